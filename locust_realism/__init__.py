@@ -1,0 +1,1 @@
+"""Make a Locust load test behave like real users, and see whether it did."""

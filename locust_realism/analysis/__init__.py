@@ -1,0 +1,1 @@
+"""What it means: pure functions of arrays and launch logs."""

@@ -1,0 +1,1 @@
+"""Readers and writers of launch records, one module a format."""

@@ -1,0 +1,1 @@
+"""Who is shown it, on paper: the console table and the HTML report."""

@@ -1,0 +1,1 @@
+"""The edge to Locust: the only package that imports locust or gevent."""
