@@ -32,7 +32,7 @@ class Label(NamedTuple):
 
 
 class Outcome(NamedTuple):
-    """How a request ended: whether it failed, its status code (MISSING where there is none) and the failure's message."""
+    """How a request ended: whether it failed, its status code (MISSING where none) and the failure's message."""
 
     failed: bool
     status: int
@@ -107,7 +107,8 @@ class LaunchLog:
     @classmethod
     def empty(cls) -> LaunchLog:
         """A log without rows."""
-        return cls(**{name: np.zeros(0, dtype=dtype) for name, dtype in ROW_DTYPES.items()})
+        rows: dict[str, Any] = {name: np.zeros(0, dtype=dtype) for name, dtype in ROW_DTYPES.items()}
+        return cls(**rows)
 
     @classmethod
     def build(
@@ -120,7 +121,7 @@ class LaunchLog:
         failed: ArrayLike = False,
         **columns: ArrayLike,
     ) -> LaunchLog:
-        """A log from plain columns; a scalar stands for every row and what is left out is MISSING (0 for worker and bytes)."""
+        """A log from plain columns; a scalar stands for every row, what is left out is MISSING (worker and bytes: 0)."""
         launches = np.asarray(launch_us, dtype=np.int64)
         n = len(launches)
         unknown = set(columns) - set(ROW_DTYPES)
@@ -140,7 +141,9 @@ class LaunchLog:
             **columns,
         }
         given["launch_us"] = launches
-        rows = {k: np.array(np.broadcast_to(np.asarray(given[k]), n), dtype=dtype) for k, dtype in ROW_DTYPES.items()}
+        rows: dict[str, Any] = {
+            k: np.array(np.broadcast_to(np.asarray(given[k]), n), dtype=dtype) for k, dtype in ROW_DTYPES.items()
+        }
         return cls(**rows, labels=labels, outcomes=(SUCCESS, Outcome(True, MISSING, "")))
 
     def take(self, selection: NDArray[Any] | slice) -> LaunchLog:
@@ -148,7 +151,7 @@ class LaunchLog:
         return replace(self, **{name: getattr(self, name)[selection] for name in ROW_DTYPES})
 
     def sorted_by_launch(self) -> LaunchLog:
-        """Rows by launch time, equal ones by worker and slot, so that the order never depends on how workers interleave."""
+        """Rows by launch time, equal ones by worker and slot: the order never depends on how workers interleave."""
         return self.take(np.lexsort((self.slot, self.worker, self.launch_us)))
 
     @classmethod
@@ -159,7 +162,7 @@ class LaunchLog:
             return cls.empty()
         labels, label = merge_codes([(log.labels, log.label) for log in parts])
         outcomes, outcome = merge_codes([(log.outcomes, log.outcome) for log in parts])
-        rows = {name: np.concatenate([getattr(log, name) for log in parts]) for name in ROW_DTYPES}
+        rows: dict[str, Any] = {name: np.concatenate([getattr(log, name) for log in parts]) for name in ROW_DTYPES}
         rows |= {"label": label, "outcome": outcome}
         return cls(**rows, labels=labels, outcomes=outcomes)
 
@@ -171,10 +174,10 @@ class LaunchLog:
         """
         import pandas as pd
 
-        def spelled(codes: Int32, values: list[str]) -> pd.Categorical:
+        def spelled(codes: Int32, values: list[str]) -> Any:
             categories = list(dict.fromkeys(values))
             position = np.array([categories.index(value) for value in values] or [0], dtype=np.int32)
-            return pd.Categorical.from_codes(position[codes] if len(codes) else codes, categories=categories)
+            return pd.Categorical.from_codes((position[codes] if len(codes) else codes).tolist(), categories=categories)
 
         columns: dict[str, Any] = {k: getattr(self, k) for k in ROW_DTYPES if k not in ("label", "outcome")}
         columns["method"] = spelled(self.label, [label.method for label in self.labels])
