@@ -121,7 +121,7 @@ class LaunchLog:
         failed: ArrayLike = False,
         **columns: ArrayLike,
     ) -> LaunchLog:
-        """A log from plain columns; a scalar stands for every row, what is left out is MISSING (worker and bytes: 0)."""
+        """A log from plain columns; a scalar stands for every row, what is left out is MISSING (worker, bytes: 0)."""
         launches = np.asarray(launch_us, dtype=np.int64)
         n = len(launches)
         unknown = set(columns) - set(ROW_DTYPES)
@@ -177,7 +177,8 @@ class LaunchLog:
         def spelled(codes: Int32, values: list[str]) -> Any:
             categories = list(dict.fromkeys(values))
             position = np.array([categories.index(value) for value in values] or [0], dtype=np.int32)
-            return pd.Categorical.from_codes((position[codes] if len(codes) else codes).tolist(), categories=categories)
+            codes = position[codes] if len(codes) else codes
+            return pd.Categorical.from_codes(codes, dtype=pd.CategoricalDtype(categories))
 
         columns: dict[str, Any] = {k: getattr(self, k) for k in ROW_DTYPES if k not in ("label", "outcome")}
         columns["method"] = spelled(self.label, [label.method for label in self.labels])
