@@ -18,7 +18,7 @@ class Option:
     """One option: the flag, its default, a help text and how its value is read.
 
     ``type`` is called with the text of the value and raises ValueError with a message that names the bound.
-    ``action`` is argparse's; ``in_ui`` puts the option on the start form; ``is_secret`` keeps its value out of the page.
+    ``action`` is argparse's; ``in_ui`` puts the option on the start form; ``is_secret`` masks it there.
     """
 
     flag: str
@@ -76,8 +76,8 @@ OPTIONS: tuple[Option, ...] = (
     Option(
         "--realism-seed",
         None,
-        "Seed of every think time, pace and arrival: the same seed repeats the same waits for the same user slot on the "
-        "same worker. Without one a seed is drawn and printed.",
+        "Seed of every think time, pace and arrival: the same seed repeats the same waits for the same user slot on "
+        "the same worker. Without one a seed is drawn and printed.",
         type=bounded(int, least=0),
         metavar="<int>",
     ),
