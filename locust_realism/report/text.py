@@ -176,20 +176,20 @@ def table(
     if spare < 0 and elastic is not None:
         widths[elastic.key] = max(8, widths[elastic.key] + spare)
 
-    def line(row: Sequence[str]) -> str:
+    def laid_out(row: Sequence[str]) -> str:
         parts = [
             pad(fit(cell, widths[column.key], unicode=unicode), widths[column.key], right=not column.text)
             for cell, column in zip(row, kept, strict=True)
         ]
         return (" " * indent + (" " * gap).join(parts)).rstrip()
 
-    lines = [paint(line([column.title for column in kept]), "dim", color=color)]
+    lines = [paint(laid_out([column.title for column in kept]), "dim", color=color)]
     for index in range(len(rows)):
         last = total_last and index == len(rows) - 1
-        lines.append(paint(line([cells[column.key][index] for column in kept]), "bold", color=color and last))
+        lines.append(paint(laid_out([cells[column.key][index] for column in kept]), "bold", color=color and last))
     if dropped:
-        left_out = " " * indent + "not shown at this width: " + ", ".join(reversed(dropped))
-        lines.append(paint(left_out, "dim", color=color))
+        left_out = wrap("not shown at this width: " + ", ".join(reversed(dropped)), width, indent=" " * indent)
+        lines += [paint(line, "dim", color=color) for line in left_out]
     return lines
 
 

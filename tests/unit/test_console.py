@@ -1,0 +1,153 @@
+"""What is printed at the end of a run: aligned, one screen, and safe whatever a request is called."""
+
+from __future__ import annotations
+
+import io
+import re
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from locust_realism.report.console import render_summary
+from locust_realism.report.text import Column, clean, display_width, fit, table, wants_color, wants_unicode, wrap
+
+HOSTILE = "\x1b[31mred\x1b[0m\r\n\tfile\u202egpj.exe \x9b2J\u2028 日本語 <script>alert(1)</script> =cmd()"
+ANSI = re.compile(r"\x1b\[[0-9;]*m")
+
+
+def row(label: str, method: str = "GET", **figures: float) -> dict[str, Any]:
+    times = {"p50_ms": 12.559, "p90_ms": 80.1, "p95_ms": 143.9, "p99_ms": 559.0, "p999_ms": 1201.0, "max_ms": 60000.123}
+    return {"label": label, "method": method, "n": 1234567, "failures": 12, "rate": 823.1, **times, **figures}
+
+
+def launch(label: str, method: str = "GET", **figures: float) -> dict[str, Any]:
+    times = {"median_ms": 0.8, "mean_ms": 1.2, "sdev_ms": 1.3, "cov": 1.083, "p90_ms": 2.0, "p95_ms": 3.0}
+    extremes = {"p99_ms": 4.4, "min_ms": 0.0, "max_ms": 900.0}
+    return {"label": label, "method": method, "n": 1234566, "rate": 823.1, **times, **extremes, **figures}
+
+
+def summary(names: list[str], overall: str = "red") -> dict[str, Any]:
+    checks = [
+        {"id": 7, "name": "Group size", "status": "green", "value": 10, "bound": 50, "explanation": "Fine."},
+        {"id": 5, "name": "R/(R+Z)", "status": "amber", "value": 0.05, "bound": 0.03, "explanation": "Users wait."},
+        {"id": 1, "name": "CoV", "status": "red", "value": 9.6123, "bound": [0.9, 1.1], "explanation": "In bunches."},
+        {"id": 10, "name": "Starts", "status": "not enough data", "value": None, "bound": None, "explanation": "Few."},
+    ]
+    return {
+        "verdict": {"overall": overall, "checks": checks},
+        "response_times": {"rule": "nearest_rank", "rows": [*map(row, names), row("Aggregated", "")]},
+        "launches": [*map(launch, names), launch("Aggregated", "")],
+    }
+
+
+def test_the_verdict_comes_first_and_the_worst_check_first_of_the_checks() -> None:
+    lines = render_summary(summary(["file"]), color=False, width=100).splitlines()
+    assert lines[0] == "Launch pattern: RED"
+    assert lines[1] == "  The launches did not come like those of independent users."
+    assert lines[2] == "  ● RED 1 CoV: 9.612 (bound 0.9 to 1.1)"
+    assert lines[3] == "    In bunches."
+    assert lines[4] == "  ● AMBER 5 R/(R+Z): 0.05 (bound 0.03)"
+    assert "Checks: 1 red, 1 amber, 1 without enough data, 1 green." in lines[6]
+
+
+def test_every_figure_of_the_two_tables_is_printed_with_its_thousands_separators() -> None:
+    text = render_summary(summary(["file"]), color=False, width=120)
+    for figure in ("1,234,567", "823.10", "12.6", "143.9", "1,201", "60,000", "1,234,566", "1.08", "4.40"):
+        assert figure in text
+    assert "nearest rank" in text
+
+
+def test_numbers_of_a_column_end_below_each_other() -> None:
+    lines = render_summary(summary(["a", "bb" * 8]), color=False, width=110).splitlines()
+    start = next(i for i, line in enumerate(lines) if line.startswith("Time between"))
+    assert len({len(line) for line in lines[start + 1 : start + 5]}) == 1
+
+
+@pytest.mark.parametrize("width", [40, 60, 80, 100, 132])
+@pytest.mark.parametrize("color", [False, True])
+def test_no_line_is_wider_than_the_terminal(width: int, color: bool) -> None:
+    text = render_summary(summary(["x" * 300, HOSTILE, "日本語" * 30]), color=color, width=width)
+    assert max(display_width(ANSI.sub("", line)) for line in text.splitlines()) <= width
+
+
+def test_what_does_not_fit_is_named_and_not_dropped_in_silence() -> None:
+    text = render_summary(summary(["file"]), color=False, width=60)
+    assert "not shown at this width:" in text
+
+
+def test_forty_names_still_fit_one_screen_and_the_rest_are_counted() -> None:
+    names = [f"name {i}" for i in range(40)]
+    data = summary(names)
+    for i, each in enumerate(data["response_times"]["rows"][:-1]):
+        each["n"] = 1000 if i == 33 else i
+    text = render_summary(data, color=False, width=120, height=40)
+    assert len(text.splitlines()) <= 40
+    assert "name 33" in text
+    assert re.search(r"and 3\d more names with fewer requests", text)
+    assert text.count("Aggregated") == 2
+
+
+def test_colours_only_when_asked_for() -> None:
+    assert "\x1b" not in render_summary(summary(["file"]), color=False, width=80)
+    coloured = render_summary(summary(["file"]), color=True, width=80)
+    assert coloured.splitlines()[0] == "\x1b[31mLaunch pattern: RED\x1b[0m"
+    assert ANSI.sub("", coloured) == render_summary(summary(["file"]), color=False, width=80)
+
+
+def test_a_hostile_name_cannot_send_a_control_character_to_the_terminal() -> None:
+    text = render_summary(summary([HOSTILE]), color=False, width=250)
+    assert not re.search(r"[\x00-\x09\x0b-\x1f\x7f-\x9f\u2028\u2029\u202e]", text)
+    assert "\\x1b[31mred" in text
+
+
+def test_without_unicode_only_ascii_is_added() -> None:
+    text = render_summary(summary(["a" * 200]), color=False, width=80, unicode=False)
+    assert text.isascii()
+
+
+class Terminal(io.StringIO):
+    def isatty(self) -> bool:
+        return True
+
+
+@pytest.mark.parametrize(
+    ("stream", "environ", "expected"),
+    [
+        (Terminal(), {}, True),
+        (io.StringIO(), {}, False),
+        (Terminal(), {"NO_COLOR": "1"}, False),
+        (Terminal(), {"NO_COLOR": ""}, True),
+        (Terminal(), {"TERM": "dumb"}, False),
+    ],
+)
+def test_colours_are_for_terminals_that_want_them(stream: io.StringIO, environ: dict[str, str], expected: bool) -> None:
+    assert wants_color(stream, environ) is expected
+
+
+def test_marks_beyond_ascii_only_where_the_encoding_has_them() -> None:
+    assert wants_unicode(io.TextIOWrapper(io.BytesIO(), encoding="utf-8"))
+    assert not wants_unicode(io.TextIOWrapper(io.BytesIO(), encoding="ascii"))
+
+
+@given(st.text(max_size=60), st.integers(4, 40))
+def test_cut_text_is_never_wider_than_its_room(text: str, width: int) -> None:
+    assert display_width(fit(clean(text), width)) <= width
+
+
+@given(st.text())
+def test_cleaned_text_is_printable(text: str) -> None:
+    assert all(char == " " or char.isprintable() or char.isspace() for char in clean(text))
+    assert not set(clean(text)) & set("\n\r\t\x1b\x07\x08\u2028\u202e")
+
+
+def test_a_column_without_figures_shows_dashes() -> None:
+    assert table([Column("a", "a"), Column("b", "b")], [{"a": None, "b": 1.0}], width=40) == ["  a     b", "  -  1.00"]
+
+
+def test_wrapping_keeps_every_word() -> None:
+    text = "one two three four five six seven"
+    lines = wrap(text, 12, indent="  ")
+    assert " ".join(line.strip() for line in lines) == text
+    assert max(map(len, lines)) <= 12
