@@ -1,0 +1,186 @@
+"""Arrival-rate profiles lambda(t): constant, sine, and (re-exported) straight lines, steps and combinations.
+
+Rates are per second, times are seconds from the start of the run. Every profile gives ``rate(t)``, ``cumulative(t)``
+and ``inverse(u)``, vectorised over numpy arrays and exact to float precision, and converts to plain data and back.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import InitVar, dataclass
+from typing import Any, ClassVar
+
+import numpy as np
+
+from .checks import not_negative, number, positive
+from .piecewise import PiecewiseLinearRate, StepRate
+from .profile import CompressedRate, RateProfile, ScaledRate, ShiftedRate, SumRate
+from .solve import Floats, invert_increasing
+
+__all__ = [
+    "CompressedRate",
+    "ConstantRate",
+    "PiecewiseLinearRate",
+    "RateProfile",
+    "ScaledRate",
+    "ShiftedRate",
+    "SineRate",
+    "StepRate",
+    "SumRate",
+    "rate_profile_from_dict",
+]
+
+_TWO_PI = 2 * math.pi
+_GRID = np.linspace(0.0, 1.0, 513)
+
+
+@dataclass(frozen=True)
+class ConstantRate(RateProfile):
+    """lambda(t) = value: a homogeneous Poisson process.
+
+    >>> ConstantRate(5).cumulative([0, 2]).tolist()
+    [0.0, 10.0]
+    """
+
+    value: float
+    kind: ClassVar[str] = "constant"
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "value", not_negative("value", self.value))
+
+    def _rate(self, t: Floats) -> Floats:
+        return np.full(t.shape, self.value)
+
+    def _cumulative(self, t: Floats) -> Floats:
+        return self.value * t
+
+    def _inverse(self, u: Floats) -> Floats:
+        return u / self.value if self.value else np.where(u > 0, np.inf, 0.0)
+
+
+@dataclass(frozen=True)
+class SineRate(RateProfile):
+    """A rate that swings between ``min_rate`` and ``max_rate`` once in ``period`` seconds: the course of a day.
+
+    With the middle m = (max + min)/2, the amplitude a = (max - min)/2, the period P and the time p of the peak:
+
+        lambda(t) = m + a cos(2 pi (t - p) / P)
+        Lambda(t) = m t + a P/(2 pi) (sin(2 pi (t - p) / P) + sin(2 pi p / P))
+
+    ``peak_at`` is p, in seconds after the start; or give ``phase`` in radians, for lambda(t) = m + a sin(2 pi t/P +
+    phase). With neither, phase is 0: the run starts at the middle, rising, and the first peak is at P/4. The inverse
+    is found by Newton's iteration in a bracket, from a table of one period. Raises ValueError where the rates are not
+    0 <= min_rate <= max_rate, the period is not positive, or both peak_at and phase are given.
+
+    >>> day = SineRate(min_rate=1, max_rate=9, period=86400, peak_at=43200)
+    >>> day.rate([0, 43200]).round(9).tolist(), float(day.cumulative(86400))
+    ([1.0, 9.0], 432000.0)
+    >>> day
+    SineRate(min_rate=1.0, max_rate=9.0, period=86400.0, peak_at=43200.0)
+    """
+
+    min_rate: float
+    max_rate: float
+    period: float
+    peak_at: float | None = None
+    phase: InitVar[float | None] = None
+    kind: ClassVar[str] = "sine"
+
+    def __post_init__(self, phase: float | None) -> None:
+        low, high = not_negative("min_rate", self.min_rate), not_negative("max_rate", self.max_rate)
+        if high < low:
+            raise ValueError(f"max_rate must be >= min_rate = {low!r}, not {high!r}")
+        period = positive("period", self.period)
+        if self.peak_at is not None and phase is not None:
+            raise ValueError(f"peak_at = {self.peak_at!r} and phase = {phase!r} cannot both be given")
+        if self.peak_at is not None:
+            peak = number("peak_at", self.peak_at)
+        else:
+            peak = period * (0.25 - number("phase", phase or 0.0) / _TWO_PI)
+        # Twice, since -1e-20 % 1.0 rounds to 1.0.
+        settings = {"min_rate": low, "max_rate": high, "period": period, "peak_at": peak % period % period}
+        for name, value in settings.items():
+            object.__setattr__(self, name, value)
+
+    @property
+    def middle(self) -> float:
+        """The average over a period, per second."""
+        return (self.min_rate + self.max_rate) / 2
+
+    @property
+    def amplitude(self) -> float:
+        """Half of the swing, per second."""
+        return (self.max_rate - self.min_rate) / 2
+
+    @property
+    def _peak(self) -> float:
+        """The peak as a share of the period."""
+        return (self.peak_at or 0.0) / self.period
+
+    def _rate(self, t: Floats) -> Floats:
+        # The angle is reduced to one period first, so that late times lose no precision.
+        return self.middle + self.amplitude * np.cos(_TWO_PI * (np.mod(t / self.period, 1.0) - self._peak))
+
+    def _within_period(self, x: Floats) -> Floats:
+        """Lambda of the share x in [0, 1] of the first period, in units of one period at the middle rate."""
+        relative = self.amplitude / (_TWO_PI * self.middle)
+        return x + relative * (np.sin(_TWO_PI * (x - self._peak)) + math.sin(_TWO_PI * self._peak))
+
+    def _within_period_slope(self, x: Floats) -> Floats:
+        return 1 + self.amplitude / self.middle * np.cos(_TWO_PI * (x - self._peak))
+
+    def _cumulative(self, t: Floats) -> Floats:
+        if self.max_rate == 0:
+            return np.zeros(t.shape)
+        turns = t / self.period
+        whole = np.floor(turns)
+        return (whole + self._within_period(turns - whole)) * (self.middle * self.period)
+
+    def _inverse(self, u: Floats) -> Floats:
+        if self.max_rate == 0:
+            return np.where(u > 0, np.inf, 0.0)
+        units = u / (self.middle * self.period)
+        whole = np.floor(units)
+        rest = units - whole
+        guess = np.interp(rest, self._within_period(_GRID), _GRID)
+        low, high = np.zeros(len(u)), np.ones(len(u))
+        x = invert_increasing(self._within_period, self._within_period_slope, rest, low, high, guess)
+        return (whole + x) * self.period
+
+
+_KINDS: dict[str, type[RateProfile]] = {
+    profile.kind: profile
+    for profile in (
+        ConstantRate,
+        SineRate,
+        PiecewiseLinearRate,
+        StepRate,
+        ScaledRate,
+        CompressedRate,
+        ShiftedRate,
+        SumRate,
+    )
+}
+
+
+def rate_profile_from_dict(data: Mapping[str, Any]) -> RateProfile:
+    """The profile that ``RateProfile.to_dict`` wrote; ValueError for an unknown kind or wrong fields.
+
+    >>> profile = 2 * ConstantRate(3)
+    >>> rate_profile_from_dict(profile.to_dict()) == profile
+    True
+    """
+
+    def restored(value: Any) -> Any:
+        if isinstance(value, Mapping):
+            return rate_profile_from_dict(value)
+        return tuple(restored(item) for item in value) if isinstance(value, list | tuple) else value
+
+    kind = data.get("kind")
+    if kind not in _KINDS:
+        raise ValueError(f"kind must be one of {sorted(_KINDS)}, not {kind!r}")
+    try:
+        return _KINDS[kind](**{name: restored(value) for name, value in data.items() if name != "kind"})
+    except TypeError as error:
+        raise ValueError(f"kind {kind!r} does not take these settings: {error}") from None
