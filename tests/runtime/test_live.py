@@ -7,6 +7,7 @@ import time
 from typing import Any
 
 import gevent
+
 from locust_realism.runtime.live import LiveFigures
 
 
