@@ -11,6 +11,12 @@ import argparse
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
+from weakref import WeakKeyDictionary
+
+from locust.util.timespan import parse_timespan
+
+from locust_realism.analysis.percentiles import RULES
+from locust_realism.analysis.thresholds import ThresholdError, parse_threshold
 
 
 @dataclass(frozen=True)
@@ -72,6 +78,28 @@ def bounded(
     return read
 
 
+def seconds(text: str) -> float:
+    """A time span as Locust writes it: ``90``, ``90s``, ``2m``, ``1h30m``.
+
+    >>> seconds("2m"), seconds("1.5")
+    (120.0, 1.5)
+    """
+    try:
+        value = float(text) if text.replace(".", "", 1).isdigit() else float(parse_timespan(text))
+    except ValueError:
+        raise argparse.ArgumentTypeError(f"{text!r} must be a time span such as 90, 90s, 2m or 1h30m") from None
+    return value
+
+
+def threshold(text: str) -> str:
+    """The text of a threshold, refused with the place of the error when it cannot be understood."""
+    try:
+        parse_threshold(text)
+    except ThresholdError as error:
+        raise argparse.ArgumentTypeError(str(error)) from None
+    return text
+
+
 OPTIONS: tuple[Option, ...] = (
     Option(
         "--realism-seed",
@@ -80,6 +108,55 @@ OPTIONS: tuple[Option, ...] = (
         "the same worker. Without one a seed is drawn and printed.",
         type=bounded(int, least=0),
         metavar="<int>",
+    ),
+    Option(
+        "--realism-warmup",
+        0.0,
+        "Leave out the first part of the run (a time span: 90s, 2m) from the figures of this extension; what was left "
+        "out is shown beside them.",
+        type=seconds,
+        metavar="<time>",
+    ),
+    Option(
+        "--realism-cooldown",
+        0.0,
+        "Leave out the last part of the run from the figures of the end of a headless run, of the report and of the "
+        "exit code.",
+        type=seconds,
+        in_ui=False,
+        metavar="<time>",
+    ),
+    Option(
+        "--realism-percentile-rule",
+        "nearest_rank",
+        "Which order statistic a percentile is. nearest_rank: at least that share of the requests took no longer; "
+        "linear: between two ranks as numpy; jmeter and locust: as these tools do.",
+        choices=tuple(RULES),
+        in_ui=False,
+    ),
+    Option(
+        "--realism-fail-if",
+        None,
+        'End with exit status 1 if this is true of the run: "p95 > 400ms", "p99[GET file] > 1s", '
+        '"cov outside 0.9..1.1", "failures > 1%%", "verdict is red". May be given several times.',
+        type=threshold,
+        action="append",
+        in_ui=False,
+        metavar="<condition>",
+    ),
+    Option(
+        "--realism-json",
+        None,
+        "Write the figures of the whole run to this file as JSON (schema in docs/json.md).",
+        in_ui=False,
+        metavar="<file>",
+    ),
+    Option(
+        "--realism-report",
+        None,
+        "Write the report of the whole run to this file: one HTML page that opens offline.",
+        in_ui=False,
+        metavar="<file>",
     ),
 )
 """The options of the extension itself; a scenario adds its own with :func:`add_options`."""
@@ -92,6 +169,9 @@ def add_options(parser: argparse.ArgumentParser, title: str, options: Iterable[O
     attributes that Locust looks for are set on the action instead.
     """
     group = parser.add_argument_group(title, description or None)
+    _groups.setdefault(parser, []).append(group)
+    if "--realism-help" not in parser._option_string_actions:
+        _add_help(group)
     for option in options:
         keywords: dict[str, Any] = {"default": option.default, "help": option.help, "env_var": option.env_var}
         for name in ("type", "choices", "metavar", "action"):
@@ -102,3 +182,33 @@ def add_options(parser: argparse.ArgumentParser, title: str, options: Iterable[O
         action.is_secret = option.is_secret
         action.is_required = False
         action.is_multiple = False
+
+
+_groups: WeakKeyDictionary[argparse.ArgumentParser, list[argparse._ArgumentGroup]] = WeakKeyDictionary()
+
+
+class _ShowGroups(argparse.Action):
+    """Print the options that the locustfile brought along, and end."""
+
+    def __call__(self, parser: argparse.ArgumentParser, *unused: Any) -> None:
+        formatter = parser._get_formatter()
+        for group in _groups[parser]:
+            formatter.start_section(group.title)
+            formatter.add_text(group.description)
+            formatter.add_arguments(group._group_actions)
+            formatter.end_section()
+        parser.exit(message=formatter.format_help())
+
+
+def _add_help(group: argparse._ArgumentGroup) -> None:
+    # `locust --help` prints and exits before it loads the locustfile (locustio/locust#2917), so no locustfile's options
+    # can be in it
+    action: Any = group.add_argument(
+        "--realism-help",
+        action=_ShowGroups,
+        nargs=0,
+        default=argparse.SUPPRESS,
+        help="Show the options that the locustfile and its extensions add, and exit. (locust --help ends before it "
+        "reads the locustfile and cannot show them.)",
+    )
+    action.include_in_web_ui = False
