@@ -1,0 +1,103 @@
+"""Tables of response times and of response sizes: exact percentiles by name and method, and of all requests."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from locust_realism.analysis.intervals import AGGREGATED, Row, busiest_labels, coefficient_of_variation
+from locust_realism.analysis.percentiles import (
+    QUANTILES,
+    Grouped,
+    order_by_group,
+    percentile_interval,
+    sorted_percentiles,
+)
+from locust_realism.analysis.settings import AnalysisSettings
+from locust_realism.recording.launches import LaunchLog
+
+PERCENTILE_KEYS = ("p50", "p90", "p95", "p99", "p999")
+"""Keys of the quantiles of the tables, without their unit."""
+
+
+def ordered_stats(ordered: NDArray[Any], unit: float, suffix: str, settings: AnalysisSettings) -> Row:
+    """Mean, sdev, CoV, percentiles, minimum and maximum of ascending values, divided by ``unit``.
+
+    Keys carry ``suffix``; ``*_interval`` are confidence intervals from order statistics, None where n is too small.
+    """
+    if not len(ordered):
+        keys = ("mean", "sdev", *PERCENTILE_KEYS, "min", "max")
+        return {"cov": math.nan} | {key + suffix: math.nan for key in keys}
+    mean, cov = float(ordered.mean()) / unit, coefficient_of_variation(ordered)
+    found = sorted_percentiles(ordered, QUANTILES, settings.percentile_rule) / unit
+    row: Row = {"mean" + suffix: mean, "sdev" + suffix: cov * mean, "cov": cov}
+    row |= {key + suffix: value for key, value in zip(PERCENTILE_KEYS, found.tolist(), strict=True)}
+    row |= {"min" + suffix: float(ordered[0]) / unit, "max" + suffix: float(ordered[-1]) / unit}
+    return row
+
+
+def _intervals(ordered: NDArray[Any], settings: AnalysisSettings) -> Row:
+    row: Row = {}
+    for key, quantile in zip(PERCENTILE_KEYS, QUANTILES, strict=True):
+        found = percentile_interval(ordered, quantile, settings.confidence) if len(ordered) else None
+        row[key + "_interval_ms"] = None if found is None else [found[0] / 1e3, found[1] / 1e3]
+    return row
+
+
+def response_table(log: LaunchLog, settings: AnalysisSettings | None = None) -> list[Row]:
+    """Response times in milliseconds by name and method, aggregated last; failures are included and counted.
+
+    The rate is launches divided by the time from the first launch to the last of all names, so that the rows add up.
+
+    >>> log = LaunchLog.build([0, 500_000, 1_000_000], [2000, 4000, 9000], names=["a", "b", "a"], failed=[0, 0, 1])
+    >>> [(row["label"], row["n"], row["failures"], row["rate"], row["p50_ms"]) for row in response_table(log)]
+    [('a', 2, 1, 2.0, 2.0), ('b', 1, 0, 1.0, 4.0), ('Aggregated', 3, 1, 3.0, 4.0)]
+    """
+    settings = settings or AnalysisSettings()
+    if not len(log):
+        return []
+    span = int(log.launch_us.max() - log.launch_us.min()) / 1e6
+    failures = np.bincount(log.label[log.failed], minlength=len(log.labels))
+
+    def row(label: str, method: str, ordered: NDArray[Any], failed: int) -> Row:
+        head = {"label": label, "method": method, "n": len(ordered), "failures": failed}
+        rate = {"rate": len(ordered) / span if span else math.nan}
+        return head | rate | ordered_stats(ordered, 1e3, "_ms", settings) | _intervals(ordered, settings)
+
+    grouped = order_by_group(log.response_us, log.label, len(log.labels))
+    rows = [
+        row(log.labels[code].name, log.labels[code].method, grouped.group(code), int(failures[code]))
+        for code in busiest_labels(log, settings.max_names)
+    ]
+    return [*rows, row(AGGREGATED, "", all_ordered(log.response_us, grouped), int(failures.sum()))]
+
+
+def bytes_table(log: LaunchLog, settings: AnalysisSettings | None = None) -> list[Row]:
+    """Sizes of the responses in bytes by name and method, aggregated last, with the total and bytes per second."""
+    settings = settings or AnalysisSettings()
+    if not len(log):
+        return []
+    span = int(log.launch_us.max() - log.launch_us.min()) / 1e6
+
+    def row(label: str, method: str, ordered: NDArray[Any]) -> Row:
+        total = int(ordered.sum(dtype=np.int64))
+        head = {"label": label, "method": method, "n": len(ordered), "total_bytes": total}
+        rate = {"bytes_per_s": total / span if span else math.nan}
+        return head | rate | ordered_stats(ordered, 1.0, "_bytes", settings)
+
+    grouped = order_by_group(log.size_bytes, log.label, len(log.labels))
+    rows = [
+        row(log.labels[code].name, log.labels[code].method, grouped.group(code))
+        for code in busiest_labels(log, settings.max_names)
+    ]
+    return [*rows, row(AGGREGATED, "", all_ordered(log.size_bytes, grouped))]
+
+
+def all_ordered(values: NDArray[Any], grouped: Grouped) -> NDArray[Any]:
+    """Every value in ascending order, taken from the groups where there is only one."""
+    if int((np.diff(grouped.bounds) > 0).sum()) <= 1:
+        return grouped.values
+    return order_by_group(values, np.zeros(len(values), dtype=np.int8), 1).values
