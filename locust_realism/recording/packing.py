@@ -1,0 +1,219 @@
+"""Rows of the launch log as compressed bytes: one format for the wire between workers and master and for the disk.
+
+A block is a complete Parquet file. Its columns are written with the encodings that suit them (differences for times
+that grow, split bytes for times that vary, a dictionary for what repeats), which brings the full row to about ten
+bytes, and any tool that reads Parquet opens it.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from locust_realism.recording.launches import MISSING, ROW_DTYPES, Int32, Label, LaunchLog, Outcome
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+FORMAT_VERSION = 1
+"""Version of the columns below; readers accept this and every older one."""
+
+VERSION_KEY = b"locust_realism.format_version"
+
+FILE_COLUMNS = (
+    "launch_us",
+    "planned_us",
+    "response_us",
+    "first_byte_us",
+    "size_bytes",
+    "method",
+    "name",
+    "failed",
+    "status",
+    "message",
+    "slot",
+    "worker",
+    "users",
+)
+"""Columns of our Parquet files: those of the LaunchLog with label and outcome spelled out."""
+
+_ENCODING = {
+    "launch_us": "DELTA_BINARY_PACKED",
+    "planned_us": "DELTA_BINARY_PACKED",
+    "response_us": "BYTE_STREAM_SPLIT",
+    "first_byte_us": "BYTE_STREAM_SPLIT",
+    "size_bytes": "BYTE_STREAM_SPLIT",
+    "slot": "BYTE_STREAM_SPLIT",
+}
+_SPELLED = ["method", "name", "message"]
+_DICTIONARY = [*_SPELLED, "status", "worker", "users"]
+
+
+def to_table(log: LaunchLog) -> pa.Table:
+    """The rows as an Arrow table with the columns of FILE_COLUMNS; methods, names and messages dictionary-encoded."""
+    import pyarrow as pa
+
+    status = np.array([outcome.status for outcome in log.outcomes] or [MISSING], dtype=np.int32)
+    columns: dict[str, Any] = {
+        "method": _spelled(log.label, [label.method for label in log.labels]),
+        "name": _spelled(log.label, [label.name for label in log.labels]),
+        "failed": log.failed,
+        "status": status[log.outcome] if len(log) else log.outcome,
+        "message": _spelled(log.outcome, [outcome.message for outcome in log.outcomes]),
+    }
+    arrays = [pa.array(columns[name] if name in columns else getattr(log, name)) for name in FILE_COLUMNS]
+    schema_metadata = {VERSION_KEY: str(FORMAT_VERSION).encode()}
+    return pa.table(arrays, names=list(FILE_COLUMNS)).replace_schema_metadata(schema_metadata)
+
+
+def from_table(table: pa.Table) -> LaunchLog:
+    """The rows of an Arrow table with the columns of FILE_COLUMNS, in any order; a missing optional column is MISSING.
+
+    ValueError when launch_us, response_us or name is missing, or when the table is of a later format.
+    """
+    version = int((table.schema.metadata or {}).get(VERSION_KEY, b"1"))
+    if version > FORMAT_VERSION:
+        raise ValueError(f"format version {version}, expected at most {FORMAT_VERSION}: written by a later release")
+    missing = {"launch_us", "response_us", "name"} - set(table.column_names)
+    if missing:
+        raise ValueError(f"no column {sorted(missing)} among {table.column_names}")
+    if table.num_rows == 0:
+        return LaunchLog.empty()
+    rows: dict[str, Any] = {}
+    for name, dtype in ROW_DTYPES.items():
+        if name in ("label", "outcome"):
+            continue
+        rows[name] = _integers(table, name, dtype, 0 if name in ("worker", "size_bytes") else MISSING)
+    methods, method = _codes(table, "method")
+    names, name_code = _codes(table, "name")
+    rows["label"], used = combine([(method, len(methods)), (name_code, len(names))])
+    labels = tuple(Label(methods[m], names[k]) for m, k in used.tolist())
+    messages, message = _codes(table, "message")
+    failed = _integers(table, "failed", np.int32, 0)
+    statuses, status = np.unique(_integers(table, "status", np.int32, MISSING), return_inverse=True)
+    rows["outcome"], used = combine([(failed, 2), (status, len(statuses)), (message, len(messages))])
+    outcomes = tuple(Outcome(bool(f), int(statuses[s]), messages[m]) for f, s, m in used.tolist())
+    return LaunchLog(**rows, labels=labels, outcomes=outcomes)
+
+
+def pack(log: LaunchLog, metadata: dict[str, str] | None = None) -> bytes:
+    """The rows as one compressed Parquet file in memory.
+
+    >>> log = LaunchLog.build(launch_us=[5, 9], response_us=[1, 2], names="home")
+    >>> unpack(pack(log)).launch_us.tolist()
+    [5, 9]
+    """
+    import pyarrow as pa
+
+    sink = pa.BufferOutputStream()
+    write_parquet(log, sink, metadata)
+    return bytes(memoryview(sink.getvalue()))
+
+
+def write_parquet(log: LaunchLog, where: Any, metadata: dict[str, str] | None = None) -> None:
+    """Write the rows as Parquet to a path or an open file."""
+    import pyarrow.parquet as pq
+
+    table = to_table(log)
+    if metadata:
+        given = {key.encode(): value.encode() for key, value in metadata.items()}
+        table = table.replace_schema_metadata({**(table.schema.metadata or {}), **given})
+    pq.write_table(
+        table,
+        where,
+        compression="zstd",
+        use_dictionary=_DICTIONARY,
+        column_encoding=_ENCODING,
+        store_schema=False,
+        write_statistics=len(log) > 100_000,  # small blocks are read whole: statistics would only make them larger
+        row_group_size=1 << 20,
+    )
+
+
+def unpack(block: bytes) -> LaunchLog:
+    """The rows of a block made by :func:`pack`; ValueError when it is damaged."""
+    import pyarrow as pa
+
+    return read_parquet(pa.BufferReader(block))
+
+
+def read_parquet(where: Any) -> LaunchLog:
+    """The rows of a Parquet file of ours; ValueError when it is damaged or of another kind."""
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
+    try:
+        # ParquetFile, not read_table: the latter imports the dataset machinery and infers partitions from paths
+        with pq.ParquetFile(where, read_dictionary=_SPELLED) as file:
+            table = file.read(use_threads=False)
+            metadata = file.metadata.metadata
+    except (pa.ArrowInvalid, pa.ArrowTypeError, OSError) as error:
+        if isinstance(error, FileNotFoundError | PermissionError | IsADirectoryError):
+            raise
+        raise ValueError(f"not a readable Parquet block: {error}") from error
+    return from_table(table.replace_schema_metadata(metadata))
+
+
+def combine(parts: list[tuple[NDArray[Any], int]]) -> tuple[Int32, NDArray[np.int64]]:
+    """One code for each distinct combination of several codes.
+
+    ``parts`` are pairs of codes of shape (n,) and the number of their values. Returns the codes of shape (n,) and the
+    combinations of shape (number of distinct, number of parts).
+    """
+    sizes = [max(size, 1) for _, size in parts]
+    combined = np.zeros(len(parts[0][0]), dtype=np.int64)
+    for (codes, _), size in zip(parts, sizes, strict=True):
+        combined = combined * size + codes
+    total = int(np.prod(np.array(sizes, dtype=np.float64)))
+    if total <= 1 << 20:
+        # counting instead of sorting: the number of combinations is small, the number of rows is not
+        distinct = np.flatnonzero(np.bincount(combined, minlength=total))
+        table = np.zeros(total, dtype=np.int32)
+        table[distinct] = np.arange(len(distinct), dtype=np.int32)
+        codes_out = table[combined]
+    else:
+        distinct, inverse = np.unique(combined, return_inverse=True)
+        codes_out = inverse.astype(np.int32)
+    columns = []
+    rest = distinct
+    for size in reversed(sizes):
+        columns.append(rest % size)
+        rest = rest // size
+    return codes_out, np.stack(columns[::-1], axis=1).astype(np.int64)
+
+
+def _spelled(codes: Int32, values: list[str]) -> Any:
+    import pyarrow as pa
+
+    # only the values that these rows use: a recorder's table grows with the run, a block must not
+    used = np.flatnonzero(np.bincount(codes, minlength=len(values))) if len(codes) else np.zeros(0, dtype=np.int64)
+    table = list(dict.fromkeys(values[k] for k in used)) or [""]
+    position = {value: k for k, value in enumerate(table)}
+    recode = np.zeros(max(len(values), 1), dtype=np.int32)
+    recode[used] = [position[values[k]] for k in used]
+    return pa.DictionaryArray.from_arrays(pa.array(recode[codes] if len(codes) else codes), pa.array(table))
+
+
+def _integers(table: pa.Table, name: str, dtype: Any, absent: int) -> NDArray[Any]:
+    if name not in table.column_names:
+        return np.full(table.num_rows, absent, dtype=dtype)
+    column = table.column(name)
+    if column.null_count:
+        column = column.fill_null(absent)
+    return column.to_numpy().astype(dtype, copy=False)
+
+
+def _codes(table: pa.Table, name: str) -> tuple[list[str], NDArray[np.int64]]:
+    """The distinct values of a text column and each row's index into them."""
+    if name not in table.column_names:
+        return [""], np.zeros(table.num_rows, dtype=np.int64)
+    column = table.column(name)
+    if column.null_count:
+        column = column.fill_null("")
+    encoded = column.unify_dictionaries() if hasattr(column.type, "value_type") else column.dictionary_encode()
+    chunks = [chunk for chunk in encoded.chunks if len(chunk)]
+    values = [str(value) for value in chunks[0].dictionary.to_pylist()]
+    codes = [chunk.indices.to_numpy(zero_copy_only=False).astype(np.int64) for chunk in chunks]
+    return values, np.concatenate(codes) if len(codes) > 1 else codes[0]

@@ -1,0 +1,311 @@
+"""Recording of a running test: joins the recorder, the record and the transport in one Environment.
+
+On a local runner the rows of the process's own recorder go into the record; on a worker they leave with its reports; on
+the master they come out of the workers' reports. What a reader of the record sees is the same in all three.
+"""
+
+from __future__ import annotations
+
+import logging
+from dataclasses import dataclass, field
+from typing import Any
+
+import gevent
+from gevent.lock import RLock
+from gevent.monkey import get_original
+from locust.env import Environment
+from locust.runners import STATE_MISSING, MasterRunner, WorkerRunner
+
+from locust_realism.recording.store import DEFAULT_MAX_ROWS, LiveRecord
+from locust_realism.runtime.clock import Clock
+from locust_realism.runtime.recorder import Batch, Recorder
+from locust_realism.runtime.sessions import current_session
+from locust_realism.runtime.transport import RESEND, BlockReceiver, BlockSender
+
+logger = logging.getLogger(__name__)
+
+TICK_S = 1.0
+"""Seconds between two looks at the clocks, and between two blocks of a local run."""
+
+SILENT_S = 5.0
+"""Seconds without any message after which the master no longer waits for a worker's last report."""
+
+
+@dataclass
+class Recording:
+    """The record of an Environment's launches and what is known of its completeness.
+
+    - ``record`` the rows (None on a worker, whose rows are at the master)
+    - ``recorder`` the request listener's side (None on a master)
+    - ``errors`` requests, reports and blocks that our code failed to handle, over all processes
+    - ``warnings()`` plain sentences for the console and the page
+    """
+
+    environment: Environment
+    clock: Clock
+    record: LiveRecord | None = None
+    recorder: Recorder | None = None
+    sender: BlockSender | None = None
+    receiver: BlockReceiver | None = None
+    silent_workers: list[str] = field(default_factory=list)
+    own_errors: int = 0
+    _ticker: Any = None
+    _one_at_a_time: RLock = field(default_factory=RLock)
+    _unsubscribe: list[tuple[Any, Any]] = field(default_factory=list)
+
+    @property
+    def errors(self) -> int:
+        """Failures inside our own code, which never stop the load: of this process and of all workers."""
+        total = self.own_errors
+        if self.recorder is not None:
+            total += self.recorder.errors
+        if self.sender is not None:
+            total += self.sender.errors
+        if self.receiver is not None:
+            total += self.receiver.unreadable + sum(peer.errors for peer in self.receiver.peers.values())
+        return total
+
+    def warnings(self) -> list[str]:
+        """What a reader of the figures must know, one sentence each; empty when the record is whole."""
+        found = []
+        counts = None if self.record is None else self.record.counts()
+        if counts is not None and counts.lost:
+            found.append(f"{counts.lost} recorded launches never arrived at the master and are missing in the figures.")
+        if counts is not None and counts.out_of_memory:
+            found.append(f"{counts.out_of_memory} of {counts.rows} launches are no longer in memory.")
+        if self.errors:
+            found.append(f"{self.errors} requests or blocks could not be recorded: {self._last_error()}")
+        for worker in self.silent_workers:
+            found.append(f"Worker {worker} did not send its last report: up to its last seconds are missing.")
+        steps = [(step.noticed_us, step.seconds, "this process") for step in self.clock.steps]
+        bad = 0 if self.recorder is None else self.recorder.bad_start_times
+        if self.receiver is not None:
+            for client_id, peer in self.receiver.peers.items():
+                steps += [(at, by, f"worker {client_id}") for at, by in peer.clock_steps]
+                bad += peer.bad_start_times
+        for _, seconds, where in steps:
+            found.append(
+                f"The wall clock of {where} was set by {seconds:+.3f} s during the run; launch times are corrected."
+            )
+        if bad:
+            found.append(
+                f"{bad} requests gave a start time that is not wall time; their launch was taken from their end."
+            )
+        return found
+
+    def _last_error(self) -> str:
+        if self.recorder is not None and self.recorder.last_error:
+            return self.recorder.last_error
+        if self.receiver is not None:
+            for peer in self.receiver.peers.values():
+                if peer.last_error:
+                    return peer.last_error
+        return "see the log"
+
+    def flush(self) -> None:
+        """Wait until every row that has been recorded here, or has arrived here, is in the record."""
+        if self.record is not None and self.recorder is not None:
+            self._seal()
+        if self.receiver is not None:
+            self.receiver.finish()
+
+    def detach(self) -> None:
+        """Take every listener out of the Environment again; the record stays readable."""
+        for hook, listener in self._unsubscribe:
+            hook.remove_listener(listener)
+        self._unsubscribe.clear()
+        if self._ticker is not None:
+            self._ticker.kill()
+        if self.receiver is not None:
+            self.receiver.close()
+
+    # What happens in each process -------------------------------------------------------------------------------
+
+    def _listen(self, hook: Any, listener: Any) -> None:
+        hook.add_listener(listener)
+        self._unsubscribe.append((hook, listener))
+
+    def _tick(self) -> None:
+        while True:
+            gevent.sleep(TICK_S)
+            try:
+                step = self.clock.check()
+                if step is not None:
+                    logger.warning("the wall clock was set by %+.3f s; launch times are corrected", step.seconds)
+                if self.record is not None and self.recorder is not None:
+                    self._seal()
+                elif self.sender is not None:
+                    self.sender.pack_early()
+            except Exception:
+                self.own_errors += 1
+                logger.exception("recording failed for a moment; the load goes on")
+
+    def _seal(self, before_reset: bool = False) -> None:
+        """Move the rows of this process's recorder into its record, off the loop, in order."""
+        assert self.recorder is not None
+        assert self.record is not None
+        with self._one_at_a_time:
+            batch, generation = self.recorder.take(), self.record.generation
+            if len(batch):
+                gevent.get_hub().threadpool.apply(self._append, (batch, before_reset, generation))
+
+    def _append(self, batch: Batch, before_reset: bool, generation: int) -> None:
+        assert self.record is not None
+        self.record.append(batch.build(), before_reset=before_reset, generation=generation)
+
+    def _forget(self, **_: Any) -> None:
+        """A new run starts (Locust has just cleared its own statistics)."""
+        self.silent_workers.clear()
+        self.own_errors = 0
+        self.clock.steps.clear()
+        if self.recorder is not None:
+            self.recorder.forget()
+        if self.sender is not None:
+            self.sender.start_run()
+        elif self.receiver is not None:
+            self.receiver.start_run()
+        elif self.record is not None:
+            self.record.clear()
+
+    def _reset(self, **_: Any) -> None:
+        """Locust has reset its statistics, or will as soon as this listener returns."""
+        if self.sender is not None:
+            self.sender.reset()
+        elif self.receiver is not None:
+            self.receiver.reset()
+        elif self.record is not None and self.recorder is not None:
+            batch, generation = self.recorder.take(), self.record.generation
+            self.record.mark_reset()
+            gevent.spawn(gevent.get_hub().threadpool.apply, self._append, (batch, True, generation))
+
+    def _spawned(self, **_: Any) -> None:
+        # Locust's own listener, which ran just before, has reset its statistics without firing reset_stats
+        if self.environment.reset_stats:
+            self._reset()
+
+    # The end of a test ------------------------------------------------------------------------------------------
+
+    def _report_at_once(self, **_: Any) -> None:
+        """A worker has stopped its users: report now, so that no later start or quit can overtake the last rows."""
+        runner = self.environment.runner
+        if isinstance(runner, WorkerRunner):
+            data: dict[str, Any] = {}
+            self.environment.events.report_to_master.fire(client_id=runner.client_id, data=data)
+            runner.send_message("stats", data)
+
+    def _quitting(self, **_: Any) -> None:
+        """Before Locust shuts down: users stopped, every row in its place.
+
+        Locust fires ``quitting`` in reverse order, so this runs before the runner's own listener; what it does here
+        Locust would do a moment later, except that the master waits for the last reports.
+        """
+        runner = self.environment.runner
+        try:
+            if isinstance(runner, WorkerRunner):
+                runner.stop()  # reports by test_stop
+            elif runner is not None:
+                if len(runner.greenlet):
+                    runner.quit()
+                if isinstance(runner, MasterRunner):
+                    self._await_last_reports(runner)
+            self.flush()
+        except Exception:
+            self.own_errors += 1
+            logger.exception("the last rows could not be collected")
+
+    def _await_last_reports(self, runner: MasterRunner) -> None:
+        """Receive until every live worker has said that it quits; its last report precedes that on the same line.
+
+        After ``runner.quit()`` nobody listens any more, but the socket is still open.
+        """
+        hub_now = gevent.get_hub().loop.now
+        gevent.get_hub().loop.update_now()
+        heard = {client.id: hub_now() for client in runner.clients.all}
+        while True:
+            waiting = [c.id for c in runner.clients.all if c.state != STATE_MISSING and c.id not in self.silent_workers]
+            if not waiting:
+                return
+            gevent.get_hub().loop.update_now()
+            left = min(heard.setdefault(client_id, hub_now()) for client_id in waiting) + SILENT_S - hub_now()
+            if left > 0:
+                with gevent.Timeout(left, False):
+                    client_id, message = runner.server.recv_from_client()
+                    heard[client_id] = hub_now()
+                    runner.handle_message(client_id, message)
+                continue
+            self.silent_workers += [c for c in waiting if heard[c] + SILENT_S <= hub_now()]
+            logger.warning(
+                "no last report from worker(s) %s within %g s: their last rows are missing",
+                ", ".join(self.silent_workers),
+                SILENT_S,
+            )
+
+
+def attach(environment: Environment, *, max_rows: int = DEFAULT_MAX_ROWS) -> Recording:
+    """Start to record an Environment whose runner has been created; call it once, in ``events.init``.
+
+    ``max_rows`` bounds the rows held in memory. ValueError where there is no runner yet.
+    """
+    runner = environment.runner
+    if runner is None:
+        raise ValueError("environment.runner=None must be created before recording is attached")
+    import pyarrow.parquet  # noqa: F401 - here, because the first block must not pay for the import on the loop
+
+    recording = Recording(environment, Clock())
+    events = environment.events
+    if not isinstance(runner, MasterRunner):
+        recording.recorder = Recorder(recording.clock, session_of=current_session)
+        recording._listen(events.request, recording.recorder.listener)
+    if isinstance(runner, WorkerRunner):
+        _attach_worker(recording, runner)
+    else:
+        # a native lock: rows are appended in native threads, and gevent's own lock is for greenlets
+        recording.record = LiveRecord(max_rows, lock=get_original("threading", "Lock")())
+        recording._listen(events.reset_stats, recording._reset)
+    if isinstance(runner, MasterRunner):
+        _attach_master(recording, runner)
+    recording._listen(events.test_start, recording._forget)
+    recording._listen(events.spawning_complete, recording._spawned)
+    recording._listen(events.quitting, recording._quitting)
+    recording._ticker = gevent.spawn(recording._tick)
+    return recording
+
+
+def _attach_worker(recording: Recording, runner: WorkerRunner) -> None:
+    assert recording.recorder is not None
+    sender = recording.sender = BlockSender(recording.recorder)
+    events = recording.environment.events
+
+    def report(client_id: str, data: dict[str, Any], **_: Any) -> None:
+        try:
+            sender.add_to_report(data)
+        except Exception:
+            sender.errors += 1
+            logger.exception("rows could not be added to a report; the load goes on")
+
+    def again(environment: Environment, msg: Any, **_: Any) -> None:
+        sender.send_again(msg.data["numbers"])
+
+    recording._listen(events.report_to_master, report)
+    recording._listen(events.test_stop, recording._report_at_once)
+    runner.register_message(RESEND, again)
+
+
+def _attach_master(recording: Recording, runner: MasterRunner) -> None:
+    assert recording.record is not None
+
+    def ask_again(client_id: str, numbers: list[int]) -> None:
+        runner.send_message(RESEND, {"numbers": numbers}, client_id)
+
+    receiver = recording.receiver = BlockReceiver(
+        recording.record, worker_index=runner.get_worker_index, ask_again=ask_again
+    )
+
+    def report(client_id: str, data: dict[str, Any], **_: Any) -> None:
+        try:
+            receiver.receive(client_id, data)
+        except Exception:
+            recording.own_errors += 1
+            logger.exception("the rows in a report of worker %s could not be read", client_id)
+
+    recording._listen(recording.environment.events.worker_report, report)
