@@ -44,7 +44,7 @@ class _Segments:
     @cached_property
     def reached(self) -> Floats:
         """The integral from times[0] to the start of each piece and to the end of the last, shape (pieces + 1,)."""
-        areas: Floats = self.lengths * (self.first + self.last) / 2
+        areas = self.lengths * (self.first + self.last) / 2
         reached: Floats = np.concatenate((np.zeros(1), np.cumsum(areas)))
         return reached
 
