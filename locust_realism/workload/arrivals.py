@@ -31,7 +31,7 @@ def arrival_times(profile: RateProfile, duration: float, rng: np.random.Generato
     >>> from locust_realism.workload.rates import ConstantRate
     >>> times = arrival_times(ConstantRate(100), 60, np.random.default_rng(1))
     >>> len(times), bool((np.diff(times) > 0).all())
-    (5981, True)
+    (6012, True)
     """
     begin = not_negative("start", start)
     end = begin + not_negative("duration", duration)

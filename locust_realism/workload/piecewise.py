@@ -66,7 +66,9 @@ class _Segments:
         x = np.clip(t - self.times[i], 0.0, self.lengths[i])
         slope = (self.last[i] - self.first[i]) / self.lengths[i]
         inside = self.reached[i] + x * (self.first[i] + slope * x / 2)
-        return inside + self.before * np.minimum(t - self.times[0], 0.0) + self.after * np.maximum(t - self.end, 0.0)
+        outside = self.before * np.minimum(t - self.times[0], 0.0) + self.after * np.maximum(t - self.end, 0.0)
+        total: Floats = inside + outside
+        return total
 
     def inverse(self, u: Floats) -> Floats:
         """The first time at which the integral from times[0] reaches u."""
