@@ -202,7 +202,8 @@ def _integers(table: pa.Table, name: str, dtype: Any, absent: int) -> NDArray[An
     column = table.column(name)
     if column.null_count:
         column = column.fill_null(absent)
-    return column.to_numpy().astype(dtype, copy=False)
+    values: NDArray[Any] = column.to_numpy().astype(dtype, copy=False)
+    return values
 
 
 def _codes(table: pa.Table, name: str) -> tuple[list[str], NDArray[np.int64]]:

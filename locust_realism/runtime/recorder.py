@@ -235,8 +235,8 @@ _knows_elapsed: dict[type, bool] = {}
 def first_byte_ms(response: Any) -> float:
     """Time to the first byte in milliseconds where the client knows it, else NaN.
 
-    ``requests`` measures it as ``elapsed`` (send to headers read); after a redirect it is the last answer's alone, so it
-    is then not given.
+    ``requests`` measures it as ``elapsed`` (send to headers read); after a redirect it is the last answer's alone, and
+    then it is not given.
     """
     kind = type(response)
     knows = _knows_elapsed.get(kind)

@@ -8,12 +8,14 @@ from __future__ import annotations
 
 import logging
 from dataclasses import dataclass, field
+from time import monotonic
 from typing import Any
 
 import gevent
 from gevent.lock import RLock
 from gevent.monkey import get_original
 from locust.env import Environment
+from locust.exception import RPCError
 from locust.runners import STATE_MISSING, MasterRunner, WorkerRunner
 
 from locust_realism.recording.store import DEFAULT_MAX_ROWS, LiveRecord
@@ -190,7 +192,8 @@ class Recording:
         runner = self.environment.runner
         if isinstance(runner, WorkerRunner):
             data: dict[str, Any] = {}
-            self.environment.events.report_to_master.fire(client_id=runner.client_id, data=data)
+            events: Any = self.environment.events
+            events.report_to_master.fire(client_id=runner.client_id, data=data)
             runner.send_message("stats", data)
 
     def _quitting(self, **_: Any) -> None:
@@ -218,27 +221,36 @@ class Recording:
 
         After ``runner.quit()`` nobody listens any more, but the socket is still open.
         """
-        hub_now = gevent.get_hub().loop.now
-        gevent.get_hub().loop.update_now()
-        heard = {client.id: hub_now() for client in runner.clients.all}
+        server: Any = runner.server
+        heard = {client.id: monotonic() for client in runner.clients.all}
         while True:
             waiting = [c.id for c in runner.clients.all if c.state != STATE_MISSING and c.id not in self.silent_workers]
             if not waiting:
                 return
-            gevent.get_hub().loop.update_now()
-            left = min(heard.setdefault(client_id, hub_now()) for client_id in waiting) + SILENT_S - hub_now()
+            left = min(heard.setdefault(client_id, monotonic()) for client_id in waiting) + SILENT_S - monotonic()
             if left > 0:
-                with gevent.Timeout(left, False):
-                    client_id, message = runner.server.recv_from_client()
-                    heard[client_id] = hub_now()
-                    runner.handle_message(client_id, message)
+                received = None
+                with gevent.Timeout.start_new(left, exception=_Silence):
+                    try:
+                        received = server.recv_from_client()
+                    except _Silence:
+                        continue
+                    except RPCError:
+                        gevent.sleep(0.01)  # not a message of a worker (a port scanner), or a broken line
+                        continue
+                heard[received[0]] = monotonic()
+                runner.handle_message(*received)
                 continue
-            self.silent_workers += [c for c in waiting if heard[c] + SILENT_S <= hub_now()]
+            self.silent_workers += [c for c in waiting if heard[c] + SILENT_S <= monotonic()]
             logger.warning(
                 "no last report from worker(s) %s within %g s: their last rows are missing",
                 ", ".join(self.silent_workers),
                 SILENT_S,
             )
+
+
+class _Silence(Exception):
+    """No message came in time."""
 
 
 def attach(environment: Environment, *, max_rows: int = DEFAULT_MAX_ROWS) -> Recording:

@@ -119,22 +119,22 @@ class BlockSender:
         }
 
     def _numbered(self, outgoing: Outgoing) -> dict[str, Any]:
-        rows = len(outgoing.batch)
-        block = {
+        rows, packed = len(outgoing.batch), outgoing.packed()
+        block: dict[str, Any] = {
             "number": self._number,
             "first": self._rows,
             "rows": rows,
             "before_reset": outgoing.before_reset,
-            "data": outgoing.packed(),
+            "data": packed,
         }
         self._number += 1
         self._rows += rows
         self._kept.append(block)
-        self._kept_bytes += len(block["data"])
+        self._kept_bytes += len(packed)
         while self._kept_bytes > RESEND_BYTES and len(self._kept) > 1:
             self._kept_bytes -= len(self._kept.popleft()["data"])
         if self._on_block is not None:
-            self._on_block(block["data"], rows)
+            self._on_block(packed, rows)
         return block
 
     def send_again(self, numbers: list[int]) -> None:
