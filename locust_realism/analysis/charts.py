@@ -48,6 +48,7 @@ def chart_data(log: LaunchLog, *, origin_us: int | None = None) -> dict[str, Any
         return {
             "origin_us": origin_us,
             "over_time": _empty_time(),
+            "as_locust": [],
             "interlaunch": [],
             "response": [],
             "names_left_out": 0,
@@ -58,6 +59,7 @@ def chart_data(log: LaunchLog, *, origin_us: int | None = None) -> dict[str, Any
     return {
         "origin_us": origin,
         "over_time": over_time(ordered, origin_us=origin),
+        "as_locust": [who | as_locust_shows(ordered.response_us[rows]) for who, rows in pieces],
         "interlaunch": [who | gap_histogram(ordered.launch_us[rows]) for who, rows in pieces],
         "response": [who | response_curves(ordered.response_us[rows]) for who, rows in pieces],
         "names_left_out": left_out,
@@ -139,12 +141,14 @@ def gap_histogram(launch_us: Int64) -> dict[str, Any]:
 def response_curves(response_us: Int64) -> dict[str, Any]:
     """Percentile curve and density of response times.
 
-    ``tail`` holds 1/(1-q) and ``tail_ms`` the nearest-rank quantile q there, up to the largest value; ``density_ms``
+    ``tail`` holds 1/(1-q), 2, 10, 20, 100 and so on among them, and ``tail_ms`` the nearest-rank quantile q there, up to the largest value; ``density_ms``
     holds bin middles equally spaced in log(time) and ``density`` the share of requests in each.
     """
     times = np.sort(response_us)
     n = len(times)
     steps = 10.0 ** (np.arange(math.floor(20 * math.log10(n)) + 1) / 20)
+    exact = np.outer(10.0 ** np.arange(math.ceil(math.log10(n)) + 1), [1.0, 2.0, 4.0]).ravel()
+    steps = np.unique(np.concatenate((steps, exact[exact <= n])))
     ranks = n - 1 - np.floor(n / steps).astype(np.int64)
     ranks[0] = 0
     positive = np.maximum(times, 1).astype(np.float64) / 1e3
@@ -159,6 +163,23 @@ def response_curves(response_us: Int64) -> dict[str, Any]:
         "density_ms": _rounded(middles),
         "density": _rounded(counts / n),
     }
+
+
+def as_locust_shows(response_us: Int64) -> dict[str, float]:
+    """Percentiles in milliseconds as Locust's own table has them: times are rounded first, then ranked.
+
+    Locust rounds to 1 ms below 100 ms, to 10 ms below 1 s, to 100 ms below 10 s and to 1 s above, counts the
+    rounded values, and takes the one at rank floor(n p) + 1.
+
+    >>> as_locust_shows(np.array([104_900, 348_000, 1_449_000]))["p50_ms"]
+    350.0
+    """
+    ms = response_us / 1e3
+    unit = np.select([ms < 100, ms < 1000, ms < 10_000], [1.0, 10.0, 100.0], 1000.0)
+    rounded = np.sort(np.rint(ms / unit) * unit)
+    n = len(rounded)
+    ranks = {"p50_ms": 50, "p90_ms": 90, "p95_ms": 95, "p99_ms": 99}
+    return {key: float(rounded[min(n - 1, n * share // 100)]) for key, share in ranks.items()}
 
 
 def _by_label(log: LaunchLog) -> tuple[list[tuple[dict[str, str], Any]], int]:

@@ -1,0 +1,105 @@
+// Charts of the launch pattern, as pure functions of the JSON.
+
+import { bandSeries, baseOption, levelMark, lineSeries } from "./chart.js";
+import { formatClock, formatNumber } from "./format.js";
+
+const three = (/** @type {number} */ value) => formatNumber(value, 3);
+
+/** CoV in each bin of time, with the band in which independent users keep it. @param {any} time charts.over_time */
+export function covOverTime(time) {
+  return (/** @type {import("./theme.js").Theme} */ theme) => {
+    const { t_s: t, cov, rate } = time;
+    const half = rate.map((/** @type {number} */ one) => 2 / Math.sqrt(Math.max(1, one * time.width_s[0])));
+    const known = cov.filter((/** @type {any} */ one) => one !== null);
+    const low = half.map((/** @type {number} */ one, /** @type {number} */ i) => (cov[i] === null ? null : Math.max(0, 1 - one)));
+    const high = half.map((/** @type {number} */ one, /** @type {number} */ i) => (cov[i] === null ? null : 1 + one));
+    const option = baseOption(theme, {
+      x: { type: "value", name: "Time since the start", min: "dataMin", max: "dataMax", axisLabel: { formatter: formatClock } },
+      y: { type: "value", name: "CoV", min: 0 }, unit: three, head: formatClock,
+      series: [...bandSeries("Independent users (95 %)", t, low, high, theme.band),
+        lineSeries("CoV", t, cov, theme.accent, { showSymbol: known.length < 40, markLine: levelMark(theme, 1, "1") })],
+    });
+    const text = known.length
+      ? `CoV in steps of ${formatNumber(time.width_s[0], 0)} s: between ${three(Math.min(...known))} and ${three(Math.max(...known))}.`
+      : "No step has 30 launches yet.";
+    return { option, text, columns: ["t_s", "cov", "band_low", "band_high"],
+      rows: t.map((/** @type {number} */ x, /** @type {number} */ i) => [x, cov[i], low[i], high[i]]) };
+  };
+}
+
+/** Histogram of inter-launch times against the exponential curve. @param {any} curve one of charts.interlaunch */
+export function gapHistogram(curve) {
+  return (/** @type {import("./theme.js").Theme} */ theme) => {
+    const middles = curve.counts.map((/** @type {number} */ _, /** @type {number} */ i) => (curve.edges_ms[i] + curve.edges_ms[i + 1]) / 2);
+    const bars = middles.map((/** @type {number} */ x, /** @type {number} */ i) => [x, curve.counts[i] || null]);
+    const option = baseOption(theme, {
+      x: { type: "value", name: "Inter-launch time (ms)", min: 0, max: curve.edges_ms.at(-1), axisLabel: { formatter: (/** @type {number} */ x) => formatNumber(x, x % 1 ? 1 : 0) } },
+      y: { type: "log", name: "Number", min: 0.5, startValue: 0.5, axisLabel: { formatter: (/** @type {number} */ y) => formatNumber(y, y < 1 ? 1 : 0) } },
+      unit: (value) => formatNumber(value, value < 10 ? 1 : 0), head: (x) => `${formatNumber(x)} ms`,
+      series: [{ type: "bar", name: "Observed", data: bars, color: theme.bar, barWidth: "92%", barMaxWidth: 18, emphasis: { disabled: true } },
+        lineSeries("Exponential", middles, curve.expected.map((/** @type {number} */ y) => (y >= 0.5 ? y : null)), theme.orange)],
+    });
+    const text = `${formatNumber(curve.n, 0)} intervals with a mean of ${formatNumber(curve.mean_ms)} ms; `
+      + `${formatNumber(curve.beyond, 0)} are longer than the chart, ${formatNumber(curve.beyond_expected, 1)} expected.`;
+    return { option, text, columns: ["from_ms", "to_ms", "count", "exponential"],
+      rows: curve.counts.map((/** @type {number} */ n, /** @type {number} */ i) => [curve.edges_ms[i], curve.edges_ms[i + 1], n, curve.expected[i]]) };
+  };
+}
+
+/** CoV of the first 1, 2, 3 … users together. @param {any[]} groups */
+export function covByUsers(groups) {
+  return (/** @type {import("./theme.js").Theme} */ theme) => {
+    const known = groups.filter((group) => group.cov !== null && group.users > 0);
+    const users = known.map((group) => group.users);
+    const settled = settledFrom(known);
+    const option = baseOption(theme, {
+      x: { type: "log", name: "Number of users", min: 1, max: "dataMax", axisLabel: { formatter: (/** @type {number} */ x) => formatNumber(x, 0) } },
+      y: { type: "value", name: "CoV", min: 0 }, unit: three, head: (x) => `${formatNumber(x, 0)} users`,
+      series: [...bandSeries("1 ± 0.05", users, users.map(() => 0.95), users.map(() => 1.05), theme.band),
+        lineSeries("CoV", users, known.map((group) => group.cov), theme.accent, { showSymbol: known.length < 60, markLine: levelMark(theme, 1, "1") })],
+    });
+    const last = known.at(-1);
+    const text = last
+      ? `${formatNumber(last.users, 0)} users together have a CoV of ${three(last.cov)}; `
+        + (settled ? `it stays within 1 ± 0.05 from ${formatNumber(settled, 0)} users on.` : "it has not settled within 1 ± 0.05.")
+      : "";
+    return { option, text, columns: ["users", "n", "rate", "mean_ms", "sdev_ms", "cov"],
+      rows: groups.map((group) => [group.users, group.n, group.rate, group.mean_ms, group.sdev_ms, group.cov]) };
+  };
+}
+
+/** The number of users from which on every CoV is within 1 ± 0.05, or null. @param {any[]} groups */
+function settledFrom(groups) {
+  let from = null;
+  for (const group of [...groups].reverse()) {
+    if (Math.abs(group.cov - 1) > 0.05) break;
+    from = group.users;
+  }
+  return from;
+}
+
+/** Index of dispersion against the length of the window. @param {any[]} dispersion */
+export function dispersionChart(dispersion) {
+  return (/** @type {import("./theme.js").Theme} */ theme) => {
+    const rows = dispersion.filter((row) => row.idc > 0);
+    const windows = rows.map((row) => row.window_s);
+    const option = baseOption(theme, {
+      x: { type: "log", name: "Length of the window", axisLabel: { formatter: span } },
+      y: { type: "log", name: "Variance / mean", axisLabel: { formatter: (/** @type {number} */ y) => formatNumber(y, y < 1 ? 2 : 0) } },
+      unit: three, head: span,
+      series: [lineSeries("Poisson, lower", windows, rows.map((row) => row.low), theme.muted, { lineStyle: { type: "dashed", width: 1, color: theme.muted } }),
+        lineSeries("Poisson, upper", windows, rows.map((row) => row.high), theme.muted, { lineStyle: { type: "dashed", width: 1, color: theme.muted } }),
+        lineSeries("Observed", windows, rows.map((row) => row.idc), theme.accent, { showSymbol: true })],
+    });
+    const outside = rows.filter((row) => row.idc < row.low || row.idc > row.high);
+    const text = outside.length
+      ? `Outside the Poisson band at ${outside.map((row) => span(row.window_s)).join(", ")}.`
+      : "Inside the Poisson band at every length of window.";
+    return { option, text, columns: ["window_s", "windows", "idc", "low", "high"],
+      rows: rows.map((row) => [row.window_s, row.windows, row.idc, row.low, row.high]) };
+  };
+}
+
+function span(/** @type {number} */ seconds) {
+  return seconds < 1 ? `${formatNumber(seconds * 1000, 0)} ms` : `${formatNumber(seconds, seconds < 10 && seconds % 1 ? 1 : 0)} s`;
+}

@@ -1,0 +1,150 @@
+// Entry point in Locust's page: one section below its tabs, shown while a tab of ours is chosen.
+// Locust's own elements are never changed; if anything here fails, its page works on.
+
+import { h, setHidden, setText } from "./dom.js";
+import { formatDuration, formatNumber } from "./format.js";
+import { installFormGroups } from "./form.js";
+import { installHints } from "./hints.js";
+import { createClient } from "./client.js";
+import { TABS } from "./tabs.js";
+import { isDark, themeOf } from "./theme.js";
+
+const HOME = new URL("../", import.meta.url);
+const FAST_MS = 2000;
+const SLOW_MS = 5000;
+
+/** @type {Promise<any> | null} */
+let library = null;
+
+/** ECharts, fetched when a chart is first shown; null when it cannot be had. */
+function loadECharts() {
+  library ??= new Promise((resolve) => {
+    const script = h("script", { src: new URL("static/vendor/echarts/echarts.common.min.js", HOME).href });
+    script.addEventListener("load", () => resolve(/** @type {any} */ (window).echarts ?? null));
+    script.addEventListener("error", () => { library = null; resolve(null); });
+    document.head.append(script);
+  });
+  return library;
+}
+
+function start() {
+  const page = document.getElementById("root");
+  if (!page || document.getElementById("locust-realism")) return;
+  const sheet = h("link", { rel: "stylesheet", href: new URL("static/realism.css", HOME).href });
+  document.head.append(sheet);
+
+  let dark = isDark(document.body);
+  /** @type {(() => void)[]} */
+  const themed = [];
+  const context = {
+    live: true, window: "run", echarts: loadECharts, theme: () => themeOf(dark),
+    docs: (/** @type {string} */ key) => new URL(`help#${key}`, HOME).href,
+    onTheme: (/** @type {() => void} */ listener) => { themed.push(listener); },
+    setWindow: (/** @type {string} */ text) => { context.window = text; poll(); },
+  };
+  const client = createClient(HOME);
+  const notice = h("p", { class: "lr-notice", role: "status", hidden: true });
+  const age = h("p", { class: "lr-age" });
+  const body = h("div");
+  const section = h("section", { id: "locust-realism", class: "lr", hidden: true, role: "tabpanel" }, notice, body, age);
+  installHints(section);
+
+  /** @type {Map<string, any>} */
+  const views = new Map();
+  /** @type {string | null} */
+  let active = null;
+  let timer = 0;
+  let pollNumber = 0;
+
+  function activeTitle() {
+    return page?.querySelector('[role="tab"][aria-selected="true"]')?.textContent?.trim() ?? null;
+  }
+
+  function follow() {
+    const main = page?.querySelector("main");
+    if (main && section.parentElement !== main) main.append(section);
+    const container = page?.querySelector('[role="tablist"]')?.closest(".MuiContainer-root");
+    if (container && section.className !== `lr ${container.className}`) section.className = `lr ${container.className}`;
+    const title = activeTitle();
+    const next = title && TABS.some((tab) => tab.title === title) ? title : null;
+    if (next !== active) show(next);
+    const now = isDark(document.body);
+    if (now !== dark || section.dataset.theme !== (dark ? "dark" : "light")) {
+      dark = now;
+      section.dataset.theme = dark ? "dark" : "light";
+      themed.forEach((listener) => listener());
+    }
+    installFormGroups(page);
+  }
+
+  function show(/** @type {string | null} */ title) {
+    active = title;
+    setHidden(section, !title);
+    clearTimeout(timer);
+    if (!title) return;
+    section.setAttribute("aria-label", title);
+    if (!views.has(title)) {
+      const tab = TABS.find((one) => one.title === title);
+      const view = tab?.create(context);
+      views.set(title, { ...tab, view });
+    }
+    body.replaceChildren(views.get(title).view.root);
+    poll();
+  }
+
+  async function poll() {
+    clearTimeout(timer);
+    if (!active || document.hidden) return;
+    const number = ++pollNumber;
+    const tab = views.get(active);
+    const answer = await client.fetchAll(tab.needs, context.window);
+    if (number !== pollNumber) return;
+    tell(answer.problem);
+    if (!answer.problem) {
+      try {
+        tab.view.update(answer.data);
+      } catch (error) {
+        tell("This tab could not be drawn; Locust and the recording go on. The browser's console has the details.");
+        console.warn("locust_realism", error);
+      }
+      sayAge(answer.data);
+    }
+    timer = window.setTimeout(poll, answer.problem || isOver(answer.data) ? SLOW_MS : FAST_MS);
+  }
+
+  function tell(/** @type {string | null} */ problem) {
+    setText(notice, problem ?? "");
+    setHidden(notice, !problem);
+  }
+
+  function sayAge(/** @type {any} */ data) {
+    const { summary, status } = data;
+    const parts = [];
+    if (summary && typeof summary.age_s === "number") parts.push(`Figures computed ${formatDuration(summary.age_s)} ago`);
+    if (status) {
+      parts.push(`${formatNumber(status.rows, 0)} requests recorded`);
+      if (status.lost) parts.push(`${formatNumber(status.lost, 0)} lost`);
+      tell([...(status.errors ?? []), ...(status.warnings ?? [])].join(" ") || null);
+    }
+    setText(age, parts.length ? `${parts.join(" · ")}.` : "");
+  }
+
+  let waiting = false;
+  new MutationObserver(() => {
+    if (waiting) return;
+    waiting = true;
+    requestAnimationFrame(() => {
+      waiting = false;
+      try { follow(); } catch (error) { console.warn("locust_realism", error); }
+    });
+  }).observe(page, { childList: true, subtree: true, attributes: true, attributeFilter: ["aria-selected", "class"] });
+  document.addEventListener("visibilitychange", () => { if (!document.hidden) poll(); });
+  follow();
+}
+
+function isOver(/** @type {any} */ data) {
+  const state = data.summary?.state ?? data.status?.state ?? data.generator?.state ?? data.population?.state;
+  return state === "stopped" || state === "ready";
+}
+
+try { start(); } catch (error) { console.warn("locust_realism", error); }

@@ -1,0 +1,93 @@
+// Tab 1: whether the launches are like those of independent users.
+
+import { createChart } from "./chart.js";
+import { covByUsers, covOverTime, dispersionChart, gapHistogram } from "./charts-launches.js";
+import { h } from "./dom.js";
+import { createNamePicker } from "./names.js";
+import { createTable } from "./table.js";
+import { createVerdict } from "./verdict.js";
+
+/** @type {import("./table.js").Column[]} */
+const COLUMNS = [
+  { key: "method", title: "Type", kind: "text" },
+  { key: "label", title: "Name", kind: "name" },
+  { key: "n", title: "Intervals", term: "interlaunch", digits: 0 },
+  { key: "rate", title: "Rate", unit: "/s", term: "rate" },
+  { key: "mean_ms", title: "Mean", unit: "ms" },
+  { key: "sdev_ms", title: "Sdev", unit: "ms", term: "sdev" },
+  { key: "cov", title: "CoV", term: "cov", digits: 3 },
+  { key: "p50_ms", title: "p50", unit: "ms", term: "percentile" },
+  { key: "p90_ms", title: "p90", unit: "ms" },
+  { key: "p95_ms", title: "p95", unit: "ms" },
+  { key: "p99_ms", title: "p99", unit: "ms" },
+  { key: "min_ms", title: "Min", unit: "ms" },
+  { key: "max_ms", title: "Max", unit: "ms" },
+];
+/** @type {import("./table.js").Column} */
+const VERDICT_COLUMN = { key: "verdict", title: "Verdict", term: "verdict", kind: "status", format: () => "" };
+
+/** @param {any} context */
+export function createLaunches(context) {
+  /** @type {any} */
+  let last = null;
+  const verdict = createVerdict(context);
+  const table = createTable(context, {
+    caption: "Times between launches, by name", total: (row) => row.label === "Aggregated" && !row.method,
+    columns: [...COLUMNS, VERDICT_COLUMN],
+  });
+  const picker = createNamePicker(() => drawHistogram());
+  const overTime = createChart(context, { title: "CoV over time", term: "cov", name: "cov-over-time" });
+  const histogram = createChart(context, { title: "Inter-launch times", term: "exponential", name: "inter-launch", extra: picker.root });
+  const groups = createChart(context, { title: "CoV by number of users", term: "groups", name: "cov-by-users" });
+  const dispersion = createChart(context, { title: "Index of dispersion", term: "dispersion", name: "dispersion" });
+  const root = h("div", { class: "lr-tab" }, verdict.root,
+    h("h2", {}, "Times between launches"), table.root,
+    h("div", { class: "lr-grid" }, overTime.root, histogram.root, groups.root, dispersion.root));
+
+  function drawHistogram() {
+    const curves = last?.charts?.interlaunch ?? [];
+    picker.update(curves);
+    const curve = picker.current(curves);
+    histogram.update(curve?.counts.length ? gapHistogram(curve) : "The histogram appears with the second launch of this name.");
+  }
+
+  /** @param {{summary: any}} data */
+  function update({ summary }) {
+    last = summary;
+    verdict.update(summary.verdict);
+    table.update(withVerdicts(summary), "A row for each name appears with its first launches.");
+    const time = summary.charts?.over_time;
+    overTime.update(time?.cov.some((/** @type {any} */ one) => one !== null) ? covOverTime(time)
+      : "The curve begins as soon as one step of time holds 30 launches.");
+    drawHistogram();
+    const sized = (summary.groups ?? []).filter((/** @type {any} */ row) => row.cov !== null);
+    groups.update(sized.length > 1 ? covByUsers(summary.groups) : "The curve needs two users or more with launches of their own.");
+    const windows = (summary.dispersion ?? []).filter((/** @type {any} */ row) => row.idc > 0);
+    dispersion.update(windows.length > 1 ? dispersionChart(windows) : "The curve needs 20 windows of 10 ms and more with launches in them.");
+  }
+
+  return { root, update };
+}
+
+/** The aggregated row carries the overall verdict, the others that of their own CoV. @param {any} summary */
+function withVerdicts(summary) {
+  return (summary.launches ?? []).map((/** @type {any} */ row) => {
+    const all = row.label === "Aggregated" && !row.method;
+    const status = all ? summary.verdict?.overall ?? "not enough data" : covStatus(row);
+    return { ...row, p50_ms: row.p50_ms ?? row.median_ms, status };
+  });
+}
+
+/**
+ * Colour of one name's CoV by the rule of the verdict's first check: an effect counts beyond its bound and outside
+ * three standard errors (1/√n of exponential gaps); what cannot be told from 10 % is not enough data, never green.
+ * @param {{n: number, cov: number | null}} row
+ */
+export function covStatus({ n, cov }) {
+  const error = 3 / Math.sqrt(Math.max(1, n));
+  if (typeof cov !== "number" || n < 100) return "not enough data";
+  const off = Math.abs(cov - 1);
+  if (off > 0.1 && off > error) return "red";
+  if (off > 0.05 && off > error) return "amber";
+  return error > 0.1 ? "not enough data" : "green";
+}

@@ -1,0 +1,113 @@
+// Tab 2: exact percentiles of the response times.
+
+import { createChart } from "./chart.js";
+import { densityChart, percentilePlot, percentilesOverTime } from "./charts-percentiles.js";
+import { h, setHidden, setText } from "./dom.js";
+import { formatNumber, isNumber } from "./format.js";
+import { term } from "./hints.js";
+import { createNamePicker, fullName } from "./names.js";
+import { createTable } from "./table.js";
+import { createWindowPicker } from "./windows.js";
+
+/** @type {Record<string, string>} */
+const RULES = {
+  nearest_rank: "nearest rank (R type 1): an observed time that at least that share of the requests did not exceed",
+  linear: "linear between observations (R type 7, numpy's default)",
+  jmeter: "as JMeter's aggregate report: rank round(n p)",
+  locust: "Locust's rank, floor(n p) + 1, of exact times",
+};
+
+/** @param {any} context */
+export function createPercentiles(context) {
+  /** @type {any} */
+  let last = null;
+  /** @type {Map<string, any>} */
+  let rounded = new Map();
+  const beside = (/** @type {string} */ key) => (/** @type {any} */ value, /** @type {any} */ row) => {
+    const shown = rounded.get(fullName(row))?.[key];
+    return isNumber(shown) && isNumber(value) && Math.abs(shown - value) > 0.01 * value ? `Locust ${formatNumber(shown, 0)}` : null;
+  };
+  /** @type {import("./table.js").Column[]} */
+  const columns = [
+    { key: "method", title: "Type", kind: "text" },
+    { key: "label", title: "Name", kind: "name" },
+    { key: "n", title: "Requests", digits: 0 },
+    { key: "failures", title: "Failures", digits: 0 },
+    { key: "mean_ms", title: "Mean", unit: "ms" },
+    { key: "cov", title: "CoV", term: "cov", digits: 2 },
+    { key: "p50_ms", title: "p50", unit: "ms", term: "percentile", note: beside("p50_ms") },
+    { key: "p90_ms", title: "p90", unit: "ms", note: beside("p90_ms") },
+    { key: "p95_ms", title: "p95", unit: "ms", note: beside("p95_ms") },
+    { key: "p99_ms", title: "p99", unit: "ms", note: beside("p99_ms") },
+    { key: "p999_ms", title: "p99.9", unit: "ms" },
+    { key: "min_ms", title: "Min", unit: "ms" },
+    { key: "max_ms", title: "Max", unit: "ms" },
+  ];
+  const table = createTable(context, { caption: "Response times, by name", columns, total: (row) => row.label === "Aggregated" && !row.method });
+  const ruleText = h("span");
+  const rule = h("p", { class: "lr-fine" }, term(context, "rule", "Percentile rule"), ": ", ruleText, ". ",
+    term(context, "locust", "Locust"), " in small print: what Locust's own table shows for the same requests, where it is off by more than 1 %.");
+  const windows = context.live ? createWindowPicker(context) : null;
+  const picker = createNamePicker(() => drawCurves());
+  const overTime = createChart(context, { title: "Response times over time", term: "percentile", name: "percentiles-over-time", height: 280 });
+  const plot = createChart(context, { title: "Percentile plot", term: "tail", name: "percentile-plot" });
+  const density = createChart(context, { title: "Density", term: "density", name: "density" });
+  const stages = createTable(context, { caption: "Response times by stage", columns: STAGE_COLUMNS, rowKey: (row) => `${row.kind}|${row.label}|${row.from_s}|${row.users}` });
+  if (windows) overTime.onChart((chart) => windows.attach(chart));
+  const root = h("div", { class: "lr-tab" }, windows?.root ?? null,
+    h("h2", {}, "Exact response times"), table.root, rule,
+    overTime.root,
+    picker.root, h("div", { class: "lr-grid" }, plot.root, density.root),
+    h("h2", {}, "By ", term(context, "stage", "stage"), " and by ", term(context, "concurrency", "concurrent users")), stages.root);
+
+  function drawCurves() {
+    const curves = last?.charts?.response ?? [];
+    picker.update(curves);
+    const curve = picker.current(curves);
+    const all = curves[0];
+    plot.update(curve && curve.n > 1 ? percentilePlot(curve, all) : "The plot appears with the second request of this name.");
+    density.update(curve && curve.n > 1 ? densityChart(curve, all) : "The density appears with the second request of this name.");
+  }
+
+  /** @param {{summary: any, whole?: any}} data */
+  function update({ summary, whole }) {
+    last = summary;
+    rounded = new Map((summary.charts?.as_locust ?? []).map((/** @type {any} */ row) => [fullName(row), row]));
+    table.update(responseRows(summary), "A row for each name appears with its first requests.");
+    const used = String(responseRule(summary) ?? "");
+    setText(ruleText, RULES[used] ?? used);
+    setHidden(rule, !responseRows(summary).length);
+    windows?.update(summary);
+    const time = (whole ?? summary).charts?.over_time;
+    overTime.update(time?.t_s.length > 1 ? percentilesOverTime(time, windows?.span() ?? null) : "The curves begin with the second step of time.");
+    drawCurves();
+    stages.update(summary.stages ?? [], "Rows appear once a stage, or a number of concurrent users, has held for a while.");
+  }
+
+  return { root, update };
+}
+
+/** @param {any} summary @returns {any[]} */
+function responseRows(summary) {
+  const section = summary.response_times ?? [];
+  return Array.isArray(section) ? section : section.rows ?? [];
+}
+
+/** @param {any} summary */
+function responseRule(summary) {
+  return summary.rule ?? summary.response_times?.rule;
+}
+
+/** @type {import("./table.js").Column[]} */
+const STAGE_COLUMNS = [
+  { key: "label", title: "Stage", kind: "name" },
+  { key: "from_s", title: "From", unit: "s", digits: 0 },
+  { key: "to_s", title: "To", unit: "s", digits: 0 },
+  { key: "users", title: "Users", digits: 0 },
+  { key: "n", title: "Requests", digits: 0 },
+  { key: "rate", title: "Rate", unit: "/s" },
+  { key: "mean_ms", title: "Mean", unit: "ms" },
+  { key: "p50_ms", title: "p50", unit: "ms" },
+  { key: "p95_ms", title: "p95", unit: "ms" },
+  { key: "p99_ms", title: "p99", unit: "ms" },
+];
