@@ -141,8 +141,9 @@ def gap_histogram(launch_us: Int64) -> dict[str, Any]:
 def response_curves(response_us: Int64) -> dict[str, Any]:
     """Percentile curve and density of response times.
 
-    ``tail`` holds 1/(1-q), 2, 10, 20, 100 and so on among them, and ``tail_ms`` the nearest-rank quantile q there, up to the largest value; ``density_ms``
-    holds bin middles equally spaced in log(time) and ``density`` the share of requests in each.
+    ``tail`` holds 1/(1-q), with 2, 10, 20, 100 and so on among them, and ``tail_ms`` the nearest-rank quantile q there,
+    up to the largest value; ``density_ms`` holds bin middles equally spaced in log(time) and ``density`` the share of
+    requests in each.
     """
     times = np.sort(response_us)
     n = len(times)
