@@ -1,0 +1,264 @@
+"""A WebDAV server that behaves as ownCloud and Nextcloud do, for trying the scenario ``webdav.py`` without either.
+
+    python scenarios/targets/webdav_server.py --port 8080
+
+It is for trying, not for measuring a server: its figures say nothing about ownCloud, Nextcloud or your server. It is
+WsgiDAV on cheroot with user provisioning in front of it (``/ocs/v1.php`` and ``/ocs/v2.php``), a PDF in each new home,
+a session cookie for each user, and homes that only their owner can enter. All files are in a temporary folder that goes
+when the server ends. ``--misbehave`` makes it go wrong as real ones did.
+"""
+
+from __future__ import annotations
+
+import argparse
+import base64
+import binascii
+import os
+import secrets
+import shutil
+import signal
+import sys
+import tempfile
+import threading
+import time
+from collections import Counter
+from collections.abc import Iterable
+from http.cookies import CookieError, SimpleCookie
+from pathlib import Path
+from typing import Any
+from urllib.parse import unquote, urlsplit
+
+import ocs_users
+from misbehaviour import SWITCHES, Misbehaviour
+
+try:
+    from cheroot import wsgi
+    from wsgidav.wsgidav_app import WsgiDAVApp
+except ImportError as missing:
+    sys.exit(f"{missing}. The server needs WsgiDAV and cheroot: pip install '.[webdav]'")
+
+from locust_realism.runtime import target_process
+from locust_realism.runtime.sample_pdf import sample_pdf
+
+FILES = "/remote.php/dav/files"
+PDF_NAME = "ownCloud Manual.pdf"
+COOKIE = "oc_session"
+HTML = b"<!DOCTYPE html><html><head><title>Log in</title></head><body>Please log in.</body></html>"
+
+
+class Cloud:
+    """The WSGI application: logs users in, provisions them, and hands their files to WsgiDAV."""
+
+    def __init__(self, root: Path, wrong: Misbehaviour, admin: tuple[str, str], accounts: list[str], pdf_size: int):
+        self.wrong = wrong
+        self.homes = root / "files"
+        self.homes.mkdir()
+        self.manual = root / "manual.pdf"
+        self.manual.write_bytes(sample_pdf(pdf_size))
+        self.users = ocs_users.Users(self._make_home, self._remove_home)
+        self.users.add(*admin, admin=True)
+        for account in accounts:
+            self.users.add(*account.split(":", 1))
+        self.bad_logins: Counter[str] = Counter()
+        self.seen: set[str] = set()
+        self.being_written: set[str] = set()
+        self.lock = threading.Lock()
+        anonymous = {"user_mapping": {"*": True}}  # who may do what is decided here, before WsgiDAV is asked
+        share = {"provider_mapping": {FILES: str(self.homes)}, "simple_dc": anonymous, "verbose": 1}
+        self.dav = WsgiDAVApp({**share, "logging": {"enable": False}, "dir_browser": {"enable": False}})
+
+    def _make_home(self, name: str) -> None:
+        home = self.homes / name
+        home.mkdir(exist_ok=True)
+        if not self.wrong.on("no-pdf"):
+            # one file for all homes: creating a user writes nothing, whatever the size; see _unshare
+            os.link(self.manual, home / PDF_NAME)
+
+    def _remove_home(self, name: str) -> None:
+        shutil.rmtree(self.homes / name, ignore_errors=True)
+
+    def __call__(self, environ: dict[str, Any], start_response: Any) -> Iterable[bytes]:
+        def reply(status: str, kind: str, body: bytes, *headers: tuple[str, str]) -> Iterable[bytes]:
+            start_response(status, [("Content-Type", kind), ("Content-Length", str(len(body))), *headers])
+            return [body]
+
+        path, address = environ["PATH_INFO"], environ.get("REMOTE_ADDR", "")
+        time.sleep(self.wrong.value("slow"))
+        if self.wrong.on("maintenance"):
+            return reply("503 Service Unavailable", "text/plain", b"Maintenance mode")
+        if self.wrong.on("untrusted-host"):
+            return reply("400 Bad Request", "text/html", b"<p>Access through untrusted domain</p>")
+        if self.bad_logins[address] > self.wrong.value("throttle", float("inf")):
+            return reply("429 Too Many Requests", "text/plain", b"Too many failed logins")
+        if path.rstrip("/") == "/status.php":
+            return reply("200 OK", "application/json", b'{"installed":true,"productname":"a server for trying"}')
+        provisioning = ocs_users.PATH.fullmatch(path) is not None and not self.wrong.on("no-provisioning")
+        if not provisioning and not (path + "/").startswith(FILES + "/"):
+            return reply("404 Not Found", "text/plain", b"Not found")
+        user, cookie = self._who(environ)
+        if user is None:
+            if environ.get("HTTP_AUTHORIZATION"):
+                self.bad_logins[address] += 1
+            if provisioning:
+                return reply(*ocs_users.answer(path, environ["QUERY_STRING"], ocs_users.UNAUTHORISED, "Unauthorised"))
+            challenge = ("WWW-Authenticate", 'Basic realm="files"')
+            return reply("401 Unauthorized", "text/plain", b"Log in first", challenge)
+        if provisioning:
+            return reply(*self._provision(environ, path, user))
+        refusal = self._refusal(environ, path, user)
+        if refusal is not None:
+            return reply(refusal[0], "text/plain", refusal[1])
+        if environ["REQUEST_METHOD"] == "GET" and self.wrong.strikes("html"):
+            return reply("200 OK", "text/html", HTML)
+        if environ["REQUEST_METHOD"] == "GET" and self.wrong.strikes("cut"):
+            return reply("200 OK", "application/pdf", sample_pdf(900))
+        return self._files(environ, start_response, path, user, cookie)
+
+    def _who(self, environ: dict[str, Any]) -> tuple[str | None, str | None]:
+        """The user who asks, and the cookie to set if there is no session yet.
+
+        A session's cookie goes before the password, as on the real servers: an administrator who asks with a user's
+        cookie is that user, and is refused.
+        """
+        try:
+            morsel = SimpleCookie(environ.get("HTTP_COOKIE", "")).get(COOKIE)
+        except CookieError:
+            morsel = None
+        if morsel is not None and morsel.value in self.users.sessions:
+            return self.users.sessions[morsel.value], None
+        scheme, _, word = environ.get("HTTP_AUTHORIZATION", "").partition(" ")
+        try:
+            name, _, password = base64.b64decode(word, validate=True).decode().partition(":")
+        except (binascii.Error, UnicodeDecodeError):
+            return None, None
+        if scheme.lower() != "basic" or not self.users.login(name, password):
+            return None, None
+        time.sleep(self.wrong.value("slow-login"))
+        return name, self.users.open_session(name)
+
+    def _provision(self, environ: dict[str, Any], path: str, user: str) -> tuple[str, str, bytes]:
+        """Answer a request to the provisioning interface."""
+        query, method = environ["QUERY_STRING"], environ["REQUEST_METHOD"]
+        form = environ["wsgi.input"].read(int(environ.get("CONTENT_LENGTH") or 0))
+        if environ.get("HTTP_OCS_APIREQUEST", "").lower() != "true":
+            return ocs_users.answer(path, query, ocs_users.NO_HEADER, "CSRF check failed")
+        if user not in self.users.admins:
+            return ocs_users.answer(path, query, ocs_users.FORBIDDEN, "Only an administrator may do this")
+        if method == "POST" and self.wrong.strikes("create-fails"):
+            return ocs_users.answer(path, query, ocs_users.SERVER_ERROR, "Internal server error")
+        if method == "DELETE":
+            time.sleep(self.wrong.value("slow-delete"))
+            if self.wrong.still("delete-locked", path):
+                return ocs_users.answer(path, query, ocs_users.SERVER_ERROR, "database is locked")
+        with self.lock:
+            code, message, data = ocs_users.serve(self.users, method, path, query, form)
+        if method == "POST" and code == ocs_users.OK:
+            if self.wrong.strikes("create-locked"):
+                code, message, data = ocs_users.SERVER_ERROR, "database is locked", None
+            elif self.wrong.strikes("create-lies"):
+                code, message, data = ocs_users.INVALID, "Bad request", None
+        return ocs_users.answer(path, query, code, message, data)
+
+    def _refusal(self, environ: dict[str, Any], path: str, user: str) -> tuple[str, bytes] | None:
+        """Why this user may not do this to this path now, if so."""
+        method = environ["REQUEST_METHOD"]
+        target = unquote(urlsplit(environ.get("HTTP_DESTINATION", "")).path)
+        for place in filter(None, (path, target)):
+            parts = place.removeprefix(FILES).strip("/").split("/")
+            if not place.startswith(FILES) or parts[0] != user or ".." in parts:
+                return "403 Forbidden", b"This is somebody else's"
+        first = user not in self.seen
+        self.seen.add(user)
+        if method != "PUT":
+            return None
+        if first and self.wrong.on("first-put-503"):
+            return "503 Service Unavailable", b"The home is not ready"
+        if self.wrong.strikes("file-locked"):
+            return "423 Locked", b"The file is locked"
+        if self.wrong.on("quota"):
+            used = sum(file.stat().st_size for file in (self.homes / user).rglob("*") if file.is_file())
+            if used + int(environ.get("CONTENT_LENGTH") or 0) > self.wrong.value("quota"):
+                return "507 Insufficient Storage", b"Over quota"
+        return None
+
+    def _files(
+        self, environ: dict[str, Any], start_response: Any, path: str, user: str, cookie: str | None
+    ) -> Iterable[bytes]:
+        """Let WsgiDAV answer, one writer at a time to a file, and set the session's cookie."""
+
+        def start(status: str, headers: list[tuple[str, str]], *more: Any) -> Any:
+            given = [("Set-Cookie", f"{COOKIE}={cookie}; Path=/; HttpOnly")] if cookie else []
+            return start_response(status, [*headers, *given], *more)
+
+        if environ["REQUEST_METHOD"] != "PUT":
+            return self.dav(environ, start)
+        with self.lock:
+            taken = path in self.being_written
+            self.being_written.add(path)
+        if taken:
+            start("423 Locked", [("Content-Type", "text/plain"), ("Content-Length", "0")])
+            return []
+        try:
+            self._unshare(self.homes / path.removeprefix(FILES).strip("/"))
+            return list(self.dav(environ, start))  # read to the end: WsgiDAV writes while it is iterated
+        finally:
+            self.being_written.discard(path)
+
+    def _unshare(self, file: Path) -> None:
+        """Before a home's PDF is overwritten, part it from those of the other homes."""
+        if file.is_file() and file.stat().st_nlink > 1:
+            file.unlink()
+
+
+def arguments() -> argparse.Namespace:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--host", default="127.0.0.1", help="address to listen on (default: %(default)s)")
+    parser.add_argument("--port", type=int, default=0, help="port to listen on (default: a free one)")
+    parser.add_argument("--admin", default="admin", help="name of the administrator (default: %(default)s)")
+    parser.add_argument(
+        "--admin-password",
+        default=os.environ.get("WEBDAV_ADMIN_PASSWORD"),
+        help="password of the administrator (also by WEBDAV_ADMIN_PASSWORD; default: drawn, and printed)",
+    )
+    parser.add_argument("--account", action="append", default=[], metavar="USER:PASSWORD", help="a user from the start")
+    parser.add_argument("--pdf-size", type=int, default=1_000_000, help="bytes of the PDF (default: %(default)s)")
+    parser.add_argument("--threads", type=int, default=30, help="requests served at once (default: %(default)s)")
+    kinds = "; ".join(f"{name} ({usual}): {what}" for name, (usual, what) in SWITCHES.items())
+    parser.add_argument("--misbehave", action="append", default=[], metavar="NAME[=N]", help=kinds.replace("%", "%%"))
+    parser.add_argument(target_process.END_WITH_PARENT, action="store_true", help=argparse.SUPPRESS)
+    return parser.parse_args()
+
+
+def main() -> None:
+    options = arguments()
+    try:
+        wrong = Misbehaviour(options.misbehave)
+    except ValueError as error:
+        sys.exit(str(error))
+    password = options.admin_password or secrets.token_urlsafe(12)
+    with tempfile.TemporaryDirectory(prefix="webdav-server-") as folder:
+        cloud = Cloud(Path(folder), wrong, (options.admin, password), options.account, options.pdf_size)
+        # a keep-alive longer than users think: a server that closes idle connections fails a request now and then
+        server = wsgi.Server(
+            (options.host, options.port),
+            cloud,
+            numthreads=options.threads,
+            request_queue_size=512,
+            timeout=120,
+            shutdown_timeout=1,
+        )
+        server.prepare()
+        signal.signal(signal.SIGTERM, lambda *_: threading.Thread(target=server.stop).start())
+        if options.end_with_parent:
+            target_process.end_with_parent(server.stop)
+        url = f"http://{options.host}:{server.bind_addr[1]}"
+        print(f"A WebDAV server for trying, not for measuring a server, at {url}", file=sys.stderr, flush=True)
+        target_process.announce(url, admin_user=options.admin, admin_password=password)
+        try:
+            server.serve()
+        except KeyboardInterrupt:
+            server.stop()
+
+
+if __name__ == "__main__":
+    main()
