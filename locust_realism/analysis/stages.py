@@ -1,0 +1,106 @@
+"""Figures for each stage of a run, and for each number of concurrent users, never mixed into one percentile."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from locust_realism.analysis.intervals import coefficient_of_variation
+from locust_realism.analysis.percentiles import QUANTILES, order_by_group, sorted_percentiles
+from locust_realism.analysis.responses import PERCENTILE_KEYS
+from locust_realism.analysis.settings import AnalysisSettings
+from locust_realism.recording.launches import LaunchLog
+
+Row = dict[str, Any]
+Int64 = NDArray[np.int64]
+
+MAX_LEVELS = 60
+"""Most rows by number of users; beyond it neighbouring numbers share a row."""
+MIN_LEVEL_ROWS = 20
+MIN_HELD_S = 10.0
+"""A number of users held for so long counts as a stage where the plan's stages are not known."""
+
+
+def stage_table(
+    log: LaunchLog, settings: AnalysisSettings, planned: Sequence[Mapping[str, Any]] = (), origin_us: int | None = None
+) -> list[Row]:
+    """Rows of ``kind`` ``stage`` in order of time, then rows of ``kind`` ``level`` by number of users.
+
+    ``planned`` are the plan's stages: start_s and end_s since ``origin_us`` and what was held (users, rate,
+    think_time_s), copied into the row. Where it is empty, stages are the times for which the number of users at the
+    launches stayed the same for at least ``MIN_HELD_S``. ``log`` is in launch order.
+    """
+    if not len(log):
+        return []
+    origin = int(log.launch_us[0]) if origin_us is None else origin_us
+    spans = [dict(stage) for stage in planned] or _held(log, origin)
+    rows = []
+    for stage in spans:
+        low = int(np.searchsorted(log.launch_us, origin + round(float(stage["start_s"]) * 1e6)))
+        high = int(np.searchsorted(log.launch_us, origin + round(float(stage["end_s"]) * 1e6)))
+        part = log.take(slice(low, high))
+        seconds = float(stage["end_s"]) - float(stage["start_s"])
+        row = {"kind": "stage", **stage, "duration_s": seconds} | _figures(part, seconds, settings)
+        rows.append(row | {"cov": coefficient_of_variation(np.diff(part.launch_us))})
+    return rows + level_rows(log, settings)
+
+
+def _held(log: LaunchLog, origin: int) -> list[Row]:
+    edges = np.flatnonzero(np.diff(log.users)) + 1
+    starts, ends = np.concatenate(([0], edges)), np.concatenate((edges, [len(log)]))
+    spans = []
+    for start, end in zip(starts.tolist(), ends.tolist(), strict=True):
+        users = int(log.users[start])
+        first = int(log.launch_us[start])
+        last = int(log.launch_us[end]) if end < len(log) else int(log.launch_us[-1]) + 1
+        if users >= 0 and last - first >= MIN_HELD_S * 1e6:
+            spans.append({"users": users, "start_s": (first - origin) / 1e6, "end_s": (last - origin) / 1e6})
+    return spans if len(spans) <= MAX_LEVELS else []
+
+
+def level_rows(log: LaunchLog, settings: AnalysisSettings) -> list[Row]:
+    """One row for each number of users running at the launch (a range where there are more than ``MAX_LEVELS``).
+
+    The time at a level is the sum of the times from each of its launches to the next launch. The CoV is that of gaps
+    between two launches at the same level. ``log`` is in launch order; launches with unknown users are left out.
+    """
+    known = log.users >= 0
+    if not known.any():
+        return []
+    low, high = int(log.users[known].min()), int(log.users.max())
+    width = max(1, math.ceil((high - low + 1) / MAX_LEVELS))
+    code = np.where(known, (log.users - low) // width, -1)
+    groups = int(code.max()) + 1
+    follow = np.diff(log.launch_us)
+    at_level = np.bincount(code[:-1][known[:-1]], weights=follow[known[:-1]], minlength=groups) / 1e6
+    grouped = order_by_group(log.response_us[known], code[known], groups)
+    users_sum = np.bincount(code[known], weights=log.users[known], minlength=groups)
+    failures = np.bincount(code[known & log.failed], minlength=groups)
+    same = (code[:-1] == code[1:]) & known[:-1]
+    gaps = order_by_group(follow[same], code[:-1][same], groups)
+    rows = []
+    for g in range(groups):
+        ordered = grouped.group(g)
+        if len(ordered) < MIN_LEVEL_ROWS:
+            continue
+        row: Row = {"kind": "level", "users": float(users_sum[g]) / len(ordered), "users_low": low + g * width}
+        row |= {"users_high": min(low + (g + 1) * width - 1, high), "duration_s": float(at_level[g])}
+        row |= _ordered_figures(ordered, float(at_level[g]), int(failures[g]), settings)
+        rows.append(row | {"cov": coefficient_of_variation(gaps.group(g))})
+    return rows
+
+
+def _figures(log: LaunchLog, seconds: float, settings: AnalysisSettings) -> Row:
+    return _ordered_figures(np.sort(log.response_us), seconds, int(log.failed.sum()), settings)
+
+
+def _ordered_figures(ordered: NDArray[Any], seconds: float, failures: int, settings: AnalysisSettings) -> Row:
+    n = len(ordered)
+    row: Row = {"n": n, "failures": failures, "rate": n / seconds if seconds > 0 else math.nan}
+    row |= {"mean_ms": float(ordered.mean()) / 1e3 if n else math.nan}
+    found = (sorted_percentiles(ordered, QUANTILES, settings.percentile_rule) / 1e3).tolist()
+    return row | {key + "_ms": value for key, value in zip(PERCENTILE_KEYS, found, strict=True)}

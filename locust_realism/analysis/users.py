@@ -1,0 +1,141 @@
+"""What single users did: think times, round trips, requests that belong to one task."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from locust_realism.analysis.intervals import user_ranks
+from locust_realism.recording.launches import LaunchLog
+
+IN_TASK_SHARE = 0.01
+"""A pause shorter than this share of the mean think time separates two requests of one task, not two tasks."""
+SINGLE_REQUEST = 0.1
+"""Below this share of such pauses every request counts as a task: an exponential think time has 1 % of them."""
+MIN_USER_GAPS = 10
+
+Floats = NDArray[np.float64]
+
+
+@dataclass(frozen=True)
+class UserTimes:
+    """Times of users, in seconds; NaN where unknown.
+
+    ``response_share`` is R / (R + Z) averaged over time, ``think_mean``, ``think_se`` and ``thinks`` the mean of the
+    think times between tasks, its standard error and their number, ``round_trip`` the mean time from a task's launch
+    to the same user's next, ``user_cov`` the median over users of the CoV of those, ``overlap`` the share of launches
+    before the answer to the same user's last request, ``requests_per_task`` requests that follow without a think time.
+    """
+
+    users: int = 0
+    thinks: int = 0
+    response_share: float = math.nan
+    think_mean: float = math.nan
+    think_se: float = math.nan
+    response_mean: float = math.nan
+    round_trip: float = math.nan
+    user_cov: float = math.nan
+    overlap: float = math.nan
+    requests_per_task: float = 1.0
+
+
+@dataclass(frozen=True)
+class _Steps:
+    """From each launch to the same user's next one, user by user; ``row`` is the log's row of the later launch."""
+
+    row: NDArray[np.intp]
+    user: NDArray[Any]
+    gap: Floats
+    response: Floats
+
+
+def user_times(log: LaunchLog, *, max_rows: int = 1_000_000) -> UserTimes:
+    """Times of users of a log in launch order; on long logs of as many whole users as ``max_rows`` rows hold.
+
+    >>> log = LaunchLog.build(np.arange(40) * 1_000_000, 250_000, slot=0)
+    >>> found = user_times(log)
+    >>> found.response_share, found.think_mean, found.user_cov
+    (0.25, 0.75, 0.0)
+    """
+    ranks, users = user_ranks(log)
+    stride = max(1, math.ceil(len(log) / max_rows))
+    if stride > 1 and users >= 2 * stride:
+        ranks = np.where(ranks % stride == 0, ranks, -1)
+    steps = _steps(log, ranks)
+    if not len(steps.gap) or not users:
+        return UserTimes(users=users)
+    think = np.maximum(steps.gap - steps.response, 0.0)
+    within = _within_task(think)
+    per_task = 1 / (1 - float(within.mean())) if within.any() and not within.all() else 1.0
+    between = think[~within]
+    mean_trip, user_cov = _round_trips(steps, within)
+    total = float(np.maximum(steps.gap, steps.response).sum())
+    return UserTimes(
+        users=users,
+        thinks=len(between),
+        response_share=float(steps.response.sum()) / total if total else math.nan,
+        think_mean=float(between.mean()) if len(between) else math.nan,
+        think_se=float(between.std(ddof=1)) / math.sqrt(len(between)) if len(between) > 1 else math.nan,
+        response_mean=float(steps.response.mean()),
+        round_trip=mean_trip,
+        user_cov=user_cov,
+        overlap=float((steps.gap < steps.response).mean()),
+        requests_per_task=per_task,
+    )
+
+
+def task_starts(log: LaunchLog) -> NDArray[np.bool_]:
+    """Which launches of a log in launch order are the first request of a task, or of an unknown user."""
+    ranks, _ = user_ranks(log)
+    steps = _steps(log, ranks)
+    start = np.ones(len(log), dtype=np.bool_)
+    start[steps.row[_within_task(np.maximum(steps.gap - steps.response, 0.0))]] = False
+    return start
+
+
+def _steps(log: LaunchLog, ranks: NDArray[np.int32]) -> _Steps:
+    rows = np.flatnonzero(ranks >= 0)
+    who = ranks[rows]
+    narrow = who.astype(np.uint16) if len(who) and int(who.max()) < 2**16 else who
+    order = np.argsort(narrow, kind="stable")
+    rows, who = rows[order], who[order]
+    same = np.flatnonzero(who[1:] == who[:-1])
+    launches = log.launch_us[rows]
+    gap = (launches[1:] - launches[:-1])[same] / 1e6
+    return _Steps(rows[1:][same], who[1:][same], gap, log.response_us[rows[:-1][same]] / 1e6)
+
+
+def _within_task(think: Floats) -> NDArray[np.bool_]:
+    """Pauses between requests of one task: the share of the total mean below which a think time hardly ever lies."""
+    if not len(think):
+        return np.zeros(0, dtype=np.bool_)
+    within: NDArray[np.bool_] = think < IN_TASK_SHARE * think.mean()
+    return within if within.mean() > SINGLE_REQUEST else np.zeros(len(think), dtype=np.bool_)
+
+
+def _round_trips(steps: _Steps, within: NDArray[np.bool_]) -> tuple[float, float]:
+    """Mean over all tasks of launch to next launch, and the median over users of its CoV."""
+    # A task's round trip is the sum of the steps up to and including the one that follows a think time.
+    fresh = np.concatenate(([True], steps.user[1:] != steps.user[:-1]))
+    ends = ~within
+    number = np.cumsum(np.concatenate(([False], ends[:-1])) | fresh) - 1
+    trips = np.bincount(number, weights=steps.gap)
+    complete = np.zeros(len(trips), dtype=np.bool_)
+    complete[number[ends]] = True
+    user = steps.user[np.flatnonzero(np.concatenate(([True], np.diff(number) > 0)))][complete]
+    trips = trips[complete]
+    if not len(trips):
+        return math.nan, math.nan
+    _, who = np.unique(user, return_inverse=True)
+    count = np.bincount(who)
+    mean = np.bincount(who, weights=trips) / count
+    squares = np.bincount(who, weights=(trips - mean[who]) ** 2)
+    enough = (count >= MIN_USER_GAPS) & (mean > 0)
+    if not enough.any():
+        return float(trips.mean()), math.nan
+    covs = np.sqrt(squares[enough] / (count[enough] - 1)) / mean[enough]
+    return float(trips.mean()), float(np.median(covs))
