@@ -1,0 +1,155 @@
+"""What the page, the console and the exit code ask of a running test, answered from the record."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
+from typing import Any, TypeVar
+
+import gevent
+
+from locust_realism.analysis.settings import AnalysisSettings
+from locust_realism.analysis.summary import summarize
+from locust_realism.recording.launches import LaunchLog
+from locust_realism.runtime.live import Document, LiveFigures
+from locust_realism.runtime.recording import Recording
+
+T = TypeVar("T")
+
+MINUTE_US = 60_000_000
+
+
+def window_bounds(log: LaunchLog, window: str, origin_us: int) -> tuple[int, int] | None:
+    """First and last launch time of a window in epoch microseconds, both included; None for all launches.
+
+    ``minute`` is the last minute, ``FROM..TO`` seconds since ``origin_us``.
+
+    >>> log = LaunchLog.build(launch_us=[0, 30_000_000, 90_000_000], response_us=[1, 1, 1])
+    >>> window_bounds(log, "minute", 0), window_bounds(log, "0..30", 0), window_bounds(log, "run", 0)
+    ((30000000, 90000000), (0, 30000000), None)
+    """
+    if not len(log):
+        return None
+    if window == "minute":
+        last = int(log.launch_us.max())
+        return last - MINUTE_US, last
+    if ".." in window:
+        first, end = (origin_us + round(float(bound) * 1e6) for bound in window.split(".."))
+        return first, end
+    return None
+
+
+class RunProvider:
+    """The figures of one Environment's run, for ``locust_realism.web`` and for the end of a headless run.
+
+    ``recording`` is what ``runtime.recording.attach`` gave; ``settings()`` is asked anew for each answer, since the
+    start form may change them; ``population`` and ``generator`` give the documents of their tabs and ``report`` turns
+    a bundle of documents into a page.
+    """
+
+    def __init__(
+        self,
+        environment: Any,
+        recording: Recording,
+        *,
+        settings: Callable[[], AnalysisSettings],
+        population: Callable[[], Document],
+        generator: Callable[[], Document],
+        sessions: Callable[[], Sequence[Mapping[str, Any]]],
+        report: Callable[[Document], str],
+        version: str,
+    ) -> None:
+        self.environment = environment
+        self.recording = recording
+        if recording.record is None:
+            raise ValueError("recording.record=None: a worker has no figures, ask the master")
+        self._record = recording.record
+        self.figures = LiveFigures(self._compute)
+        self._settings = settings
+        self._population = population
+        self._generator = generator
+        self._sessions = sessions
+        self._report = report
+        self._version = version
+        self._started_us = 0
+        self._run_id = 0
+
+    def _compute(self, window: str) -> Document:
+        """Called in a native thread: nothing here may touch Locust or gevent."""
+        log = self._record.snapshot(since_reset=window == "reset")
+        origin = self._started_us or (int(log.launch_us.min()) if len(log) else 0)
+        bounds = window_bounds(log, window, origin)
+        settings = self._settings()
+        if window != "run":
+            settings = replace(settings, skip_s=0.0, cooldown_s=0.0)
+        return summarize(log, settings=settings, window=bounds, run_start_us=origin, source={"kind": "live run"})
+
+    def run_starts(self) -> None:
+        """A new run: forget the figures of the last one."""
+        self._started_us = self.recording.clock.now_us()
+        self._run_id += 1
+        self.figures.clear()
+
+    def summary(self, window: str | None) -> Document:
+        """The newest figures of a window, see :class:`locust_realism.web.provider.Provider`."""
+        answer = self.figures.get(window or "run")
+        return {"age_s": None, **answer, "state": self._state()}
+
+    def final_summary(self) -> Document:
+        """The figures of the whole run as it stands now; waits until they are computed."""
+        return {"age_s": 0.0, **self.figures.fresh("run"), "state": self._state()}
+
+    def status(self) -> Document:
+        """State of the run and of the recorder."""
+        runner, counts = self.environment.runner, self._record.counts()
+        elapsed = (self.recording.clock.now_us() - self._started_us) / 1e6 if self._started_us else 0.0
+        return {
+            "state": self._state(),
+            "run_id": self._run_id,
+            "elapsed_s": round(elapsed, 3),
+            "users": runner.user_count if runner else 0,
+            "workers": getattr(runner, "worker_count", 1),
+            "rows": counts.rows,
+            "lost": counts.lost,
+            "errors": [f"{self.figures.errors} times the figures could not be computed; see the log."]
+            if self.figures.errors
+            else [],
+            "warnings": self.recording.warnings(),
+            "version": self._version,
+        }
+
+    def _state(self) -> str:
+        runner = self.environment.runner
+        return str(runner.state) if runner else "ready"
+
+    def population(self) -> Document:
+        """The document of the Population tab."""
+        return self._population()
+
+    def generator(self) -> Document:
+        """The document of the Generator tab."""
+        return self._generator()
+
+    def export_rows(self) -> LaunchLog:
+        """Every row recorded in this run that is held in memory."""
+        log: LaunchLog = self._record.snapshot()
+        return log
+
+    def export_sessions(self) -> Sequence[Mapping[str, Any]]:
+        """One mapping a session that has ended."""
+        return self._sessions()
+
+    def report_html(self) -> str:
+        """The report of the whole run as one page."""
+        bundle = {
+            "status": self.status(),
+            "summary": self.final_summary(),
+            "population": self.population(),
+            "generator": self.generator(),
+        }
+        return self.offload(lambda: self._report(bundle))
+
+    def offload(self, function: Callable[[], T]) -> T:
+        """The result of a function, computed in a native thread."""
+        result: T = gevent.get_hub().threadpool.apply(function)
+        return result
