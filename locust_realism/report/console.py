@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from locust_realism.analysis.percentiles import RULES
 from locust_realism.report.text import Column, clean, number, paint, table, wrap
 
 SENTENCES = {
@@ -20,13 +21,6 @@ SENTENCES = {
 }
 STYLES = {"green": "green", "amber": "amber", "red": "red"}
 SEVERITY = {"red": 0, "amber": 1, "not enough data": 2, "green": 3}
-RULES = {
-    "nearest_rank": "nearest rank: a share p of the requests took no longer",
-    "linear": "R type 7, linear between observations",
-    "jmeter": "as JMeter: rank round(n p)",
-    "locust": "as Locust: rank floor(n p) + 1",
-    "toolkit": "as the web-generator-toolkit",
-}
 
 PERCENTILE_COLUMNS = (
     Column("who", "Name", text=True),
@@ -53,6 +47,29 @@ LAUNCH_COLUMNS = (
     Column("p99_ms", "p99", drop=3),
     Column("min_ms", "min", drop=7),
     Column("max_ms", "max", drop=6),
+)
+
+GROUP_COLUMNS = (
+    Column("users", "users", 0),
+    Column("n", "n", 0),
+    Column("rate", "per s", 2),
+    Column("mean_ms", "mean", 2),
+    Column("sdev_ms", "sdev", 2),
+    Column("cov", "CoV", 2),
+)
+LEVEL_COLUMNS = (
+    Column("users", "users", 1),
+    Column("n", "requests", 0),
+    Column("failures", "failed", 0, drop=5),
+    Column("rate", "req/s", 2),
+    Column("mean_ms", "R mean", drop=2),
+    Column("p50_ms", "p50"),
+    Column("p90_ms", "p90", drop=3),
+    Column("p95_ms", "p95"),
+    Column("p99_ms", "p99", drop=1),
+    Column("think_ms", "Z", drop=4),
+    Column("feedback", "R/(R+Z)", 3),
+    Column("little_users", "X (R+Z)", 1),
 )
 
 
@@ -206,3 +223,29 @@ def _section(
     if hidden:
         lines.append(paint(f"  and {hidden} more names with fewer requests", "dim", color=color))
     return lines
+
+
+def group_lines(summary: Mapping[str, Any], *, color: bool, width: int) -> list[str]:
+    """The CoV of the times between launches by size of the group of users; empty where no users were recorded."""
+    rows = summary.get("groups") or []
+    if not rows:
+        return []
+    note = "the launches of the first 1, 2, 3 ... users together"
+    heading = _title("Time between launches by group size (ms)", note, color, width)
+    return ["", *heading, *table(GROUP_COLUMNS, rows, width=width, color=color)]
+
+
+def capacity_lines(summary: Mapping[str, Any], *, color: bool, width: int) -> list[str]:
+    """What was measured at each level of concurrency, warnings first; empty where the summary has no capacity."""
+    found = summary.get("capacity") or {}
+    rows = found.get("levels") or []
+    if not rows:
+        return []
+    lines = [
+        "",
+        *_title("Capacity by concurrent users (ms)", "X (R+Z) should be the users: Little's law", color, width),
+    ]
+    for warning in found.get("warnings") or []:
+        lines += [paint(line, "amber", color=color) for line in wrap(clean(warning), width, indent="  ")]
+    lines += wrap(clean(found.get("explanation") or ""), width, indent="  ")
+    return [*lines, *table(LEVEL_COLUMNS, rows, width=width, color=color)]
