@@ -1,8 +1,8 @@
 """Scripts and styles of the tabs as text to put into one offline page.
 
 The browser loads no module from a file:// address, so the modules of ``web/static`` are joined into one classic script:
-imports first, each module once. They keep to what this needs (a test holds them to it): imports by name from
-siblings, exports by declaration, and no name declared at the top of two modules.
+imports first, each module once, in a function of its own that returns what it exports. They keep to what this needs
+(a test holds them to it): imports by name from siblings, without renaming, and exports by declaration.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from typing import Any
 
 ENTRY = "report.js"
 _IMPORT = re.compile(r'^import \{([^}]*)\} from "\./([\w.-]+)";\n', re.MULTILINE)
-_EXPORT = re.compile(r"^export (?=(?:async )?function|const|let|class)", re.MULTILINE)
+_EXPORT = re.compile(r"^export ((?:async )?function|const|let|class) (\w+)", re.MULTILINE)
 
 
 def _static() -> Any:
@@ -43,12 +43,20 @@ def module_order(entry: str = ENTRY) -> list[str]:
 
 def report_script() -> str:
     """The renderer as one classic script that defines ``window.renderReport(root, data)``; safe inside <script>."""
-    parts = []
-    for name in module_order():
-        source = _EXPORT.sub("", _IMPORT.sub("", _static().joinpath(name).read_text("utf-8")))
-        parts.append(f"// {name}\n{source}")
-    body = "\n".join(parts)
-    return _embeddable(f'(() => {{\n"use strict";\n{body}\nwindow.renderReport = renderReport;\n}})();\n')
+    body = "\n".join(_as_function(name) for name in module_order())
+    return _embeddable(
+        f'(() => {{\n"use strict";\nconst modules = {{}};\n{body}\n'
+        f'window.renderReport = modules["{ENTRY}"].renderReport;\n}})();\n'
+    )
+
+
+def _as_function(name: str) -> str:
+    """One module as a function's result in the table ``modules``."""
+    source = _static().joinpath(name).read_text("utf-8")
+    exported = ", ".join(match[2] for match in _EXPORT.finditer(source))
+    body = _IMPORT.sub(lambda match: f'const {{{match[1]}}} = modules["{match[2]}"];\n', source)
+    body = _EXPORT.sub(r"\1 \2", body)
+    return f'modules["{name}"] = (() => {{\n{body}return {{ {exported} }};\n}})();\n'
 
 
 def report_style() -> str:

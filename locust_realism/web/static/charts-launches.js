@@ -83,21 +83,31 @@ export function dispersionChart(dispersion) {
   return (/** @type {import("./theme.js").Theme} */ theme) => {
     const rows = dispersion.filter((row) => row.idc > 0);
     const windows = rows.map((row) => row.window_s);
+    const column = (/** @type {string} */ key) => rows.map((row) => row[key]);
+    const edge = (/** @type {string} */ name, /** @type {string} */ key) =>
+      lineSeries(name, windows, column(key), theme.muted, { lineStyle: { type: "dashed", width: 1, color: theme.muted } });
+    const modelled = rows.some((row) => row.model && Math.abs(row.model - 1) > 0.02);
     const option = baseOption(theme, {
-      x: { type: "log", name: "Length of the window", axisLabel: { formatter: span } },
+      x: { type: "log", name: "Length of the window", min: "dataMin", max: "dataMax", axisLabel: { formatter: span } },
       y: { type: "log", name: "Variance / mean", axisLabel: { formatter: (/** @type {number} */ y) => formatNumber(y, y < 1 ? 2 : 0) } },
       unit: three, head: span,
-      series: [lineSeries("Poisson, lower", windows, rows.map((row) => row.low), theme.muted, { lineStyle: { type: "dashed", width: 1, color: theme.muted } }),
-        lineSeries("Poisson, upper", windows, rows.map((row) => row.high), theme.muted, { lineStyle: { type: "dashed", width: 1, color: theme.muted } }),
-        lineSeries("Observed", windows, rows.map((row) => row.idc), theme.accent, { showSymbol: true })],
+      series: [edge("Poisson, 2.5 %", "poisson_low"), edge("Poisson, 97.5 %", "poisson_high"),
+        ...(modelled ? [lineSeries("Configured model", windows, column("model"), theme.orange, { lineStyle: { width: 1.5, color: theme.orange } })] : []),
+        lineSeries("Observed", windows, column("idc"), theme.accent, { showSymbol: true })],
     });
-    const outside = rows.filter((row) => row.idc < row.low || row.idc > row.high);
+    const outside = rows.filter((row) => row.idc < row.poisson_low || row.idc > row.poisson_high);
     const text = outside.length
-      ? `Outside the Poisson band at ${outside.map((row) => span(row.window_s)).join(", ")}.`
-      : "Inside the Poisson band at every length of window.";
-    return { option, text, columns: ["window_s", "windows", "idc", "low", "high"],
-      rows: rows.map((row) => [row.window_s, row.windows, row.idc, row.low, row.high]) };
+      ? `Outside the Poisson band for windows of ${outside.map((row) => span(row.window_s)).join(", ")}.`
+      : `Inside the Poisson band at all ${rows.length} lengths of window.`;
+    const keys = ["window_s", "windows", "mean", "idc", "poisson_low", "poisson_high", "model", "model_low", "model_high"];
+    return { option, text, columns: keys, rows: rows.map((row) => keys.map((key) => row[key])) };
   };
+}
+
+/** The rows of the summary's dispersion, whichever way it holds them. @param {any} summary @returns {any[]} */
+export function dispersionRows(summary) {
+  const section = summary.dispersion ?? [];
+  return Array.isArray(section) ? section : section.rows ?? [];
 }
 
 function span(/** @type {number} */ seconds) {

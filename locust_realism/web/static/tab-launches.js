@@ -1,7 +1,7 @@
 // Tab 1: whether the launches are like those of independent users.
 
 import { createChart } from "./chart.js";
-import { covByUsers, covOverTime, dispersionChart, gapHistogram } from "./charts-launches.js";
+import { covByUsers, covOverTime, dispersionChart, dispersionRows, gapHistogram } from "./charts-launches.js";
 import { h } from "./dom.js";
 import { createNamePicker } from "./names.js";
 import { createTable } from "./table.js";
@@ -62,7 +62,7 @@ export function createLaunches(context) {
     drawHistogram();
     const sized = (summary.groups ?? []).filter((/** @type {any} */ row) => row.cov !== null);
     groups.update(sized.length > 1 ? covByUsers(summary.groups) : "The curve needs two users or more with launches of their own.");
-    const windows = (summary.dispersion ?? []).filter((/** @type {any} */ row) => row.idc > 0);
+    const windows = dispersionRows(summary).filter((row) => row.idc > 0);
     dispersion.update(windows.length > 1 ? dispersionChart(windows) : "The curve needs 20 windows of 10 ms and more with launches in them.");
   }
 

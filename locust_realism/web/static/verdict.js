@@ -35,7 +35,7 @@ function build(context, verdict) {
   const green = checks.filter((check) => check.status === "green");
   return [
     h("div", { class: "lr-verdict-head" }, statusChip(overall),
-      h("p", { class: "lr-verdict-text" }, verdict.sentence || SENTENCES[overall] ?? ""), term(context, "verdict", "What is this?")),
+      h("p", { class: "lr-verdict-text" }, verdict.sentence || SENTENCES[overall] || ""), term(context, "verdict", "What is this?")),
     ...(loud.length ? [list(loud)] : []),
     ...(green.length ? [group(`${formatNumber(green.length, 0)} green`, green)] : []),
     ...(waiting.length ? [group(`${formatNumber(waiting.length, 0)} without enough data`, waiting)] : []),

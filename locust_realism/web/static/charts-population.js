@@ -1,0 +1,80 @@
+// Charts of the user population, as pure functions of the JSON.
+
+import { bandSeries, baseOption, levelMark, lineSeries } from "./chart.js";
+import { formatClock, formatNumber, isNumber } from "./format.js";
+
+const time = { type: "value", name: "Time since the start", min: "dataMin", max: "dataMax", axisLabel: { formatter: formatClock } };
+const plain = (/** @type {number} */ value) => formatNumber(value);
+
+/** Users over time against the expected curve and its band. @param {any} series */
+export function usersOverTime(series) {
+  return (/** @type {import("./theme.js").Theme} */ theme) => {
+    const { t_s: t, users, expected, low, high } = series;
+    const parts = [];
+    if (low && high) parts.push(...bandSeries("Expected, 95 %", t, low, high, theme.band));
+    if (expected) parts.push(lineSeries("Expected", t, expected, theme.muted, { lineStyle: { type: "dashed", width: 1.5, color: theme.muted } }));
+    parts.push(lineSeries("Users", t, users, theme.accent, { showSymbol: t.length < 3 }));
+    const option = baseOption(theme, { x: time, y: { type: "value", name: "Users", min: 0, minInterval: 1 }, unit: plain, head: formatClock, series: parts });
+    const last = users.findLast(isNumber);
+    const aim = expected?.findLast(isNumber);
+    const text = `${plain(last)} concurrent users at the end${isNumber(aim) ? `, ${plain(aim)} expected` : ""}.`;
+    return { option, text, columns: ["t_s", "users", "expected", "low", "high"],
+      rows: t.map((/** @type {number} */ x, /** @type {number} */ i) => [x, users[i], expected?.[i], low?.[i], high?.[i]]) };
+  };
+}
+
+/** Arrivals and departures per second. @param {any} series */
+export function comings(series) {
+  return (/** @type {import("./theme.js").Theme} */ theme) => {
+    const { t_s: t, arrivals, departures } = series;
+    const option = baseOption(theme, { x: time, y: { type: "value", name: "Users / s", min: 0 }, unit: plain, head: formatClock,
+      series: [lineSeries("Arrivals", t, arrivals, theme.accent), lineSeries("Departures", t, departures, theme.orange)] });
+    const mean = (/** @type {any[]} */ values) => { const known = values.filter(isNumber); return known.reduce((a, b) => a + b, 0) / Math.max(1, known.length); };
+    return { option, text: `On average ${plain(mean(arrivals))} arrivals and ${plain(mean(departures))} departures per second.`,
+      columns: ["t_s", "arrivals_per_s", "departures_per_s"],
+      rows: t.map((/** @type {number} */ x, /** @type {number} */ i) => [x, arrivals[i], departures[i]]) };
+  };
+}
+
+/** Launches per second against the planned profile. @param {any} series */
+export function rateOverTime(series) {
+  return (/** @type {import("./theme.js").Theme} */ theme) => {
+    const { t_s: t, rate, planned_rate: planned } = series;
+    const parts = [lineSeries("Launches", t, rate, theme.accent, { showSymbol: t.length < 3 })];
+    if (planned) parts.unshift(lineSeries("Planned", t, planned, theme.muted, { lineStyle: { type: "dashed", width: 1.5, color: theme.muted } }));
+    const option = baseOption(theme, { x: time, y: { type: "value", name: "Launches / s", min: 0 }, unit: plain, head: formatClock, series: parts });
+    const sum = (/** @type {any[]} */ values) => values.filter(isNumber).reduce((a, b) => a + b, 0);
+    const text = planned ? `${formatNumber((100 * sum(rate)) / Math.max(1e-9, sum(planned)), 1)} % of the planned launches were made.`
+      : `${plain(sum(rate) / Math.max(1, rate.length))} launches per second on average.`;
+    return { option, text, columns: ["t_s", "rate", "planned_rate"],
+      rows: t.map((/** @type {number} */ x, /** @type {number} */ i) => [x, rate[i], planned?.[i]]) };
+  };
+}
+
+/** Histogram of the lengths of ended sessions. @param {any} sessions */
+export function sessionLengths(sessions) {
+  return (/** @type {import("./theme.js").Theme} */ theme) => {
+    const { edges_s: edges, counts } = sessions;
+    const bars = counts.map((/** @type {number} */ n, /** @type {number} */ i) => [(edges[i] + edges[i + 1]) / 2, n]);
+    const option = baseOption(theme, { legend: false,
+      x: { type: "value", name: "Session length (s)", min: edges[0], max: edges.at(-1), axisLabel: { formatter: plain } },
+      y: { type: "value", name: "Sessions", minInterval: 1 }, unit: (n) => formatNumber(n, 0), head: (x) => `${plain(x)} s`,
+      series: [{ type: "bar", name: "Sessions", data: bars, color: theme.bar, barWidth: "92%", emphasis: { disabled: true } }] });
+    const text = `${formatNumber(sessions.n, 0)} sessions have ended; mean ${plain(sessions.mean_s)} s, CoV ${formatNumber(sessions.cov, 2)}.`;
+    return { option, text, columns: ["from_s", "to_s", "sessions"], rows: counts.map((/** @type {number} */ n, /** @type {number} */ i) => [edges[i], edges[i + 1], n]) };
+  };
+}
+
+/** The planned profile for the hours to come. @param {any} profile */
+export function profileAhead(profile) {
+  return (/** @type {import("./theme.js").Theme} */ theme) => {
+    const { t_s: t, rate, now_s: now } = profile;
+    const unit = profile.unit ?? "per second";
+    const mark = isNumber(now) ? { markLine: { ...levelMark(theme, 0, "now"), data: [{ xAxis: now }], label: { formatter: "now", color: theme.muted, fontSize: 11 } } } : {};
+    const option = baseOption(theme, { legend: false, x: time, y: { type: "value", name: unit, min: 0 }, unit: plain, head: formatClock,
+      series: [lineSeries("Planned", t, rate, theme.blue, mark)] });
+    const top = Math.max(...rate);
+    const text = `Between ${plain(Math.min(...rate))} and ${plain(top)} ${unit}; the highest at ${formatClock(t[rate.indexOf(top)])}.`;
+    return { option, text, columns: ["t_s", "rate"], rows: t.map((/** @type {number} */ x, /** @type {number} */ i) => [x, rate[i]]) };
+  };
+}

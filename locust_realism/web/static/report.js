@@ -1,0 +1,77 @@
+// The offline report: the same tabs, one below the other, from one JSON document.
+
+import { h } from "./dom.js";
+import { formatDuration, formatNumber } from "./format.js";
+import { installHints } from "./hints.js";
+import { TABS } from "./tabs.js";
+import { TERMS } from "./terms.js";
+import { themeOf } from "./theme.js";
+import { createVerdict } from "./verdict.js";
+
+const ORDER = ["Percentiles", "Launches", "Population", "Capacity", "Generator"];
+
+/**
+ * Draw a report into an element; needs ECharts as `window.echarts` for its charts, and does without when it is missing.
+ * `data` holds `summary`, and where there are such: `population`, `generator`, `status`, `title`, `facts` (pairs of words).
+ * @param {HTMLElement} root @param {any} data
+ */
+export function renderReport(root, data) {
+  const media = window.matchMedia("(prefers-color-scheme: dark)");
+  /** @type {(() => void)[]} */
+  const themed = [];
+  let printing = false;
+  const dark = () => media.matches && !printing;
+  const context = {
+    live: false, window: "run", theme: () => themeOf(dark()),
+    echarts: async () => /** @type {any} */ (window).echarts ?? null,
+    docs: (/** @type {string} */ key) => `#${key}`,
+    onTheme: (/** @type {() => void} */ listener) => { themed.push(listener); },
+    setWindow: () => {},
+  };
+  const dress = () => {
+    root.dataset.theme = dark() ? "dark" : "light";
+    themed.forEach((listener) => listener());
+  };
+  root.classList.add("lr", "lr-report");
+  const verdict = createVerdict(context);
+  verdict.update(data.summary?.verdict);
+  const parts = ORDER.map((title) => TABS.find((tab) => tab.title === title))
+    .filter((tab) => tab && !(tab.title === "Generator" && !data.generator?.workers?.length));
+  root.replaceChildren(h("header", {}, h("h1", {}, String(data.title ?? "Load test report")), facts(data)), verdict.root,
+    ...parts.map((tab) => section(/** @type {any} */ (tab), context, data)), glossary());
+  dress();
+  installHints(root);
+  media.addEventListener("change", dress);
+  window.addEventListener("beforeprint", () => { printing = true; dress(); });
+  window.addEventListener("afterprint", () => { printing = false; dress(); });
+}
+
+/** @param {any} tab @param {any} context @param {any} data */
+function section(tab, context, data) {
+  const view = tab.create(context);
+  const node = h("section", { "aria-label": tab.title, id: tab.title.toLowerCase() }, h("h2", { class: "lr-part" }, tab.title), view.root);
+  try {
+    view.update({ population: {}, generator: {}, status: null, ...data });
+  } catch (error) {
+    console.warn("locust_realism", error);
+    node.replaceChildren(h("h2", { class: "lr-part" }, tab.title), h("p", { class: "lr-notice" }, "This part could not be drawn from the data of this report."));
+  }
+  return node;
+}
+
+/** @param {any} data */
+function facts(data) {
+  const window = data.summary?.window ?? {};
+  const pairs = [...(data.facts ?? [])];
+  if (window.sentence) pairs.push(["Part analysed", window.sentence]);
+  if (data.status?.rows) pairs.push(["Requests recorded", formatNumber(data.status.rows, 0)]);
+  if (data.status?.lost) pairs.push(["Lost", formatNumber(data.status.lost, 0)]);
+  if (window.duration_s) pairs.push(["Length", formatDuration(window.duration_s)]);
+  return h("dl", { class: "lr-facts" }, ...pairs.map(([name, value]) => h("div", {}, h("dt", {}, String(name)), h("dd", {}, String(value)))));
+}
+
+/** Every term with its explanation: what the links of the page lead to. */
+export function glossary() {
+  return h("section", { "aria-label": "Terms", class: "lr-glossary" }, h("h2", { class: "lr-part" }, "Terms"),
+    h("dl", {}, ...Object.entries(TERMS).map(([key, entry]) => h("div", { id: key }, h("dt", {}, entry.title), h("dd", {}, entry.text)))));
+}

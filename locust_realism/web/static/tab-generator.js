@@ -1,0 +1,81 @@
+// Tab 4: whether the load generator was up to its work.
+
+import { baseOption, createChart, levelMark, lineSeries } from "./chart.js";
+import { h, setChildren } from "./dom.js";
+import { formatBytes, formatClock, formatNumber, formatShare, isNumber } from "./format.js";
+import { statusChip, createTable } from "./table.js";
+import { createTiles } from "./tiles.js";
+import { labelColor } from "./theme.js";
+
+/** @type {import("./table.js").Column[]} */
+const COLUMNS = [
+  { key: "id", title: "Worker", kind: "name" },
+  { key: "state", title: "State", kind: "text" },
+  { key: "users", title: "Users", digits: 0 },
+  { key: "cpu", title: "CPU", term: "cpu", format: (value) => formatShare(value, 0) },
+  { key: "memory_bytes", title: "Memory", format: formatBytes },
+  { key: "lag_p99_ms", title: "Lag p99", unit: "ms", term: "lag" },
+  { key: "lateness_p50_ms", title: "Late p50", unit: "ms", term: "lateness" },
+  { key: "lateness_p95_ms", title: "Late p95", unit: "ms" },
+  { key: "lateness_p99_ms", title: "Late p99", unit: "ms" },
+  { key: "rows", title: "Recorded", digits: 0 },
+  { key: "lost", title: "Lost", term: "lost", digits: 0 },
+  { key: "clock_offset_ms", title: "Clock", unit: "ms", term: "offset" },
+  { key: "clock_uncertainty_ms", title: "±", unit: "ms" },
+];
+
+/** @param {any} context */
+export function createGenerator(context) {
+  const findings = h("ul", { class: "lr-checks lr-findings", "aria-label": "What to know about the load generator" });
+  const tiles = createTiles(context, [
+    { title: "Requests recorded", value: ({ status }) => (isNumber(status?.rows) ? formatNumber(status.rows, 0) : null) },
+    { title: "Lost", term: "lost", value: ({ status }) => (isNumber(status?.lost) ? formatNumber(status.lost, 0) : null) },
+    { title: "Workers", value: ({ generator: g }) => (g.workers?.length ? formatNumber(g.workers.length, 0) : null) },
+    { title: "Highest CPU", term: "cpu", value: ({ generator: g }) => highest(g.workers, "cpu", (value) => formatShare(value, 0)) },
+    { title: "Highest lag p99", term: "lag", value: ({ generator: g }) => highest(g.workers, "lag_p99_ms", (value) => `${formatNumber(value)} ms`) },
+    { title: "System under test, CPU", value: ({ generator: g }) => (isNumber(g.target?.cpu) ? formatShare(g.target.cpu, 0) : null) },
+  ]);
+  const table = createTable(context, { caption: "Health of the load generator, by worker", columns: COLUMNS, rowKey: (row) => String(row.id) });
+  const cpu = createChart(context, { title: "CPU over time", term: "cpu", name: "cpu-over-time", height: 260 });
+  const lag = createChart(context, { title: "Event-loop lag over time", term: "lag", name: "lag-over-time", height: 260 });
+  const root = h("div", { class: "lr-tab" }, findings, tiles.root, h("h2", {}, "Workers"), table.root,
+    h("div", { class: "lr-grid" }, cpu.root, lag.root));
+
+  /** @param {{generator: any, status?: any}} data */
+  function update(data) {
+    const { generator } = data;
+    const said = generator.findings ?? [];
+    findings.hidden = !said.length;
+    setChildren(findings, JSON.stringify(said), () => said.map((/** @type {any} */ one) =>
+      h("li", { "data-status": one.status }, statusChip(one.status), h("div", {}, String(one.text)))));
+    tiles.update(data);
+    table.update(generator.workers, "A row for each worker appears within seconds of the start of the run.");
+    const series = generator.series ?? {};
+    const drawn = (series.workers ?? []).length && (series.t_s ?? []).length > 1;
+    cpu.update(drawn ? workerLines(series, "cpu", "CPU", (value) => formatShare(value, 0), [0.9, "90 %"]) : "The curve begins with the second report of a worker.");
+    lag.update(drawn ? workerLines(series, "lag_p99_ms", "ms", (value) => `${formatNumber(value)} ms`, null) : "The curve begins with the second report of a worker.");
+  }
+  return { root, update };
+}
+
+/** @param {any[]} workers @param {string} key @param {(value: number) => string} format */
+function highest(workers, key, format) {
+  const values = (workers ?? []).map((worker) => worker[key]).filter(isNumber);
+  return values.length ? format(Math.max(...values)) : null;
+}
+
+/** One line a worker. @param {any} series @param {string} key @param {string} name @param {(value: number) => string} unit @param {[number, string] | null} level */
+function workerLines(series, key, name, unit, level) {
+  return (/** @type {import("./theme.js").Theme} */ theme) => {
+    const { t_s: t, workers } = series;
+    const lines = workers.map((/** @type {any} */ worker, /** @type {number} */ i) => lineSeries(String(worker.id), t, worker[key] ?? [],
+      workers.length === 1 ? theme.accent : labelColor(theme, String(worker.id)), i === 0 && level ? { markLine: levelMark(theme, level[0], level[1]) } : {}));
+    const option = baseOption(theme, { legend: workers.length > 1,
+      x: { type: "value", name: "Time since the start", min: "dataMin", max: "dataMax", axisLabel: { formatter: formatClock } },
+      y: { type: "value", name, min: 0, axisLabel: { formatter: unit } }, unit, head: formatClock, series: lines });
+    const last = workers.map((/** @type {any} */ worker) => (worker[key] ?? []).findLast(isNumber)).filter(isNumber);
+    const text = last.length ? `Now between ${unit(Math.min(...last))} and ${unit(Math.max(...last))}.` : "";
+    return { option, text, columns: ["t_s", ...workers.map((/** @type {any} */ worker) => String(worker.id))],
+      rows: t.map((/** @type {number} */ x, /** @type {number} */ i) => [x, ...workers.map((/** @type {any} */ worker) => worker[key]?.[i])]) };
+  };
+}

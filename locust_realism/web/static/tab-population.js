@@ -1,0 +1,66 @@
+// Tab 3: who was there when, against what was planned.
+
+import { createChart } from "./chart.js";
+import { comings, profileAhead, rateOverTime, sessionLengths, usersOverTime } from "./charts-population.js";
+import { h, setHidden, setText } from "./dom.js";
+import { formatDuration, formatNumber, isNumber } from "./format.js";
+import { createTiles } from "./tiles.js";
+
+const count = (/** @type {any} */ value) => (isNumber(value) ? formatNumber(value, 0) : null);
+
+/** @param {any} context */
+export function createPopulation(context) {
+  const model = h("p");
+  const tiles = createTiles(context, [
+    { title: "Concurrent users", term: "concurrency", value: ({ population: p, status }) => count(p.series?.users?.findLast(isNumber) ?? status?.users) },
+    { title: "Sessions ended", term: "session", value: ({ population: p }) => count(p.sessions?.n) },
+    { title: "Mean session", value: ({ population: p }) => (p.sessions?.n ? formatDuration(p.sessions.mean_s) : null) },
+    { title: "CoV of sessions", term: "cov", value: ({ population: p }) => (isNumber(p.sessions?.cov) ? formatNumber(p.sessions.cov, 2) : null) },
+    { title: "95 % of sessions", value: ({ population: p }) => (isNumber(p.sessions?.p95_s) ? `≤ ${formatDuration(p.sessions.p95_s)}` : null) },
+    { title: "Balked", term: "balked", value: ({ population: p }) => count(p.balked) },
+    { title: "Late arrivals", term: "late", value: ({ population: p }) => count(p.late) },
+    { title: "Cut short", value: ({ population: p }) => count(p.cut_short) },
+  ]);
+  const users = createChart(context, { title: "Users over time", term: "expected", name: "users-over-time" });
+  const rate = createChart(context, { title: "Launch rate", term: "rate", name: "rate-over-time" });
+  const flow = createChart(context, { title: "Arrivals and departures", term: "arrivals", name: "arrivals" });
+  const lengths = createChart(context, { title: "Session lengths", term: "session", name: "session-lengths" });
+  const ahead = createChart(context, { title: "Profile ahead", term: "profile", name: "profile-ahead" });
+  const root = h("div", { class: "lr-tab" }, model, tiles.root,
+    h("div", { class: "lr-grid" }, users.root, rate.root, flow.root, lengths.root, ahead.root));
+  model.className = "lr-lead";
+
+  /** @param {{population: any, summary: any, status?: any}} data */
+  function update(data) {
+    const { population, summary } = data;
+    const model_ = population.model;
+    setText(model, model_ ? `${model_.name}${model_.text ? `: ${model_.text}` : ""}`
+      : "A fixed number of users, started by Locust; arrivals and session lengths are those of its ramp.");
+    tiles.update(data);
+    const series = seriesOf(population, summary);
+    const known = (/** @type {string} */ key) => (series[key] ?? []).some(isNumber);
+    users.update(known("users") ? usersOverTime(series) : "The curve begins with the first users.");
+    rate.update(known("rate") ? rateOverTime(series) : "The curve begins with the first launches.");
+    flow.update(known("arrivals") && known("departures") ? comings(series) : "Arrivals and departures appear when the first users have come.");
+    const sessions = population.sessions;
+    lengths.update(sessions?.n && sessions.counts?.length ? sessionLengths(sessions) : "The histogram appears when the first sessions have ended.");
+    const profile = population.profile;
+    setHidden(ahead.root, !profile?.t_s?.length);
+    if (profile?.t_s?.length) ahead.update(profileAhead(profile));
+  }
+  return { root, update };
+}
+
+/** Without a population of its own the run's users and rate still come from the launches. @param {any} population @param {any} summary */
+function seriesOf(population, summary) {
+  const own = population.series;
+  const time = summary?.charts?.over_time ?? {};
+  if (!own?.t_s?.length) return { t_s: time.t_s ?? [], users: time.users ?? [], rate: time.rate ?? [] };
+  if (own.rate) return own;
+  const rates = own.t_s.map((/** @type {number} */ t) => {
+    const width = time.width_s?.[0] ?? 1;
+    const at = (time.t_s ?? []).findIndex((/** @type {number} */ middle) => Math.abs(middle - t) <= width / 2);
+    return at < 0 ? null : time.rate[at];
+  });
+  return { ...own, rate: rates };
+}
