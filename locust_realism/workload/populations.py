@@ -8,14 +8,12 @@ Poisson distributed with the mean
 so N follows the rate with a lag, and for a constant rate m = lambda E[S] (Little's law) whatever the distribution of S.
 Source: S. G. Eick, W. A. Massey, W. Whitt, The physics of the Mt/G/infinity queue, Operations Research 41, 1993.
 
-A finite number of people who alternate between away (mean A) and in session (mean S) are each in session with
-probability p = S / (A + S), independently, so N is binomial. Source: D. R. Cox, Renewal Theory, 1962, chapter 7.
-
 Times are seconds, rates per second.
 """
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
 
@@ -47,6 +45,36 @@ def _quadrature(duration: Distribution) -> Floats:
     return times * (duration.mean / float(times.mean()))
 
 
+@dataclass(frozen=True)
+class Stretch:
+    """From ``begin`` (seconds) on, people arrive by ``profile`` and stay for ``duration``."""
+
+    begin: float
+    profile: RateProfile
+    duration: Distribution
+
+
+def expected_users_of(stretches: Sequence[Stretch], t: ArrayLike) -> Floats:
+    """Mean number in session at the times ``t`` of a population whose settings were changed while it ran.
+
+    A stretch ends where the next begins. Who came in one stays as long as was meant then:
+    m(t) = sum over stretches [a, b) of E[ Lambda(min(t, b)) - Lambda(max(a, t - S)) ], where that is positive.
+    """
+    times = np.asarray(t, dtype=np.float64)
+    flat = times.ravel()
+    total = np.zeros(len(flat))
+    ends = [stretch.begin for stretch in stretches[1:]] + [np.inf]
+    for stretch, end in zip(stretches, ends, strict=True):
+        stays = _quadrature(stretch.duration)
+        for i, moment in enumerate(flat):
+            last = min(moment, end)
+            if last > stretch.begin:
+                first = np.clip(moment - stays, stretch.begin, last)
+                came = stretch.profile.cumulative(last) - stretch.profile.cumulative(first)
+                total[i] += float(np.mean(came))
+    return total.reshape(times.shape)[()]
+
+
 def expected_users(
     profile: RateProfile,
     duration: Distribution,
@@ -67,25 +95,17 @@ def expected_users(
     >>> expected_users(ConstantRate(2), exponential(30), [0, 30], start="empty").round(2).tolist()
     [0.0, 37.93]
     """
-    _check_start(start)
-    times = np.asarray(t, dtype=np.float64)
-    flat = times.ravel()
-    stays = _quadrature(duration)
+    check_start(start)
     begin = not_negative("warm_up", warm_up)
+    return with_warm_up([Stretch(0.0 if start == "empty" else -np.inf, profile, duration)], t, begin)
 
-    def present(at: Floats, oldest: float) -> Floats:
-        result = np.empty(len(at))
-        for i, moment in enumerate(at):
-            result[i] = profile.cumulative(moment) - np.mean(profile.cumulative(np.maximum(moment - stays, oldest)))
-        return result
 
-    if start == "empty":
-        mean = present(np.maximum(flat, 0.0), 0.0)
-    else:
-        mean = present(np.maximum(flat, begin), -np.inf)
-        if begin > 0:
-            mean = mean * np.clip(flat / begin, 0.0, 1.0)
-    return mean.reshape(times.shape)[()]
+def with_warm_up(stretches: Sequence[Stretch], t: ArrayLike, warm_up: float) -> Floats:
+    """:func:`expected_users_of`, but if the first stretch had no beginning, with a straight line until ``warm_up``."""
+    times = np.asarray(t, dtype=np.float64)
+    if stretches[0].begin > -np.inf or warm_up <= 0:
+        return expected_users_of(stretches, times)
+    return expected_users_of(stretches, np.maximum(times, warm_up)) * np.clip(times / warm_up, 0.0, 1.0)
 
 
 def sample_initial(
@@ -121,7 +141,7 @@ def sample_users(
     start: Start = "equilibrium",
 ) -> NDArray[np.int64]:
     """N at the ascending times ``t`` >= 0 (shape (n,)) of one simulated population."""
-    _check_start(start)
+    check_start(start)
     moments = np.asarray(t, dtype=np.float64)
     begins = arrival_times(profile, float(moments.max(initial=0.0)) + 1e-9, rng)
     ends = begins + duration.sample(rng, len(begins))
@@ -165,82 +185,6 @@ def time_average_sd(rate: float, duration: Distribution, window: float) -> float
     return mean * float(np.sqrt((1 + duration.cov**2) / (rate * positive("window", window))))
 
 
-@dataclass(frozen=True)
-class FiniteSource:
-    """``people`` who are away for ``away`` seconds on average and then in session for ``session`` seconds.
-
-    >>> source = FiniteSource(people=400, away=900, session=300)
-    >>> source.presence, source.mean, source.variance, round(source.arrival_rate, 3)
-    (0.25, 100.0, 75.0, 0.333)
-    """
-
-    people: int
-    away: float
-    session: float
-
-    def __post_init__(self) -> None:
-        if isinstance(self.people, bool) or self.people != int(self.people) or self.people < 1:
-            raise ValueError(f"people must be an integer >= 1, not {self.people!r}")
-        positive("away", self.away)
-        positive("session", self.session)
-
-    @property
-    def presence(self) -> float:
-        """Probability p that a person is in session."""
-        return self.session / (self.away + self.session)
-
-    @property
-    def mean(self) -> float:
-        """Mean number in session, people p."""
-        return self.people * self.presence
-
-    @property
-    def variance(self) -> float:
-        """Variance of the number in session, people p (1 - p): less than that of a Poisson number."""
-        return self.people * self.presence * (1 - self.presence)
-
-    @property
-    def arrival_rate(self) -> float:
-        """Sessions that begin in a second."""
-        return self.people / (self.away + self.session)
-
-    def quantile(self, q: float) -> int:
-        """The smallest n with P(N <= n) >= q."""
-        from scipy import special
-
-        counts = np.arange(self.people + 1)
-        return int(np.searchsorted(special.bdtr(counts, self.people, self.presence), q))
-
-
-def owners(people: ArrayLike, members: ArrayLike) -> NDArray[np.int64]:
-    """The member that each person belongs to, by rendezvous hashing: the one with the highest hash of the pair.
-
-    When a member comes or goes, only the people who move to it or from it move. ``people`` and ``members`` are integers
-    >= 0; the result has the shape of ``people``. Source: D. G. Thaler and C. V. Ravishankar, Using name-based mappings
-    to increase hit rates, IEEE/ACM Transactions on Networking 6, 1998. The hash is splitmix64 (G. L. Steele et al.,
-    Fast splittable pseudorandom number generators, OOPSLA 2014).
-
-    >>> before, after = owners(range(1000), [0, 1, 2]), owners(range(1000), [0, 2])
-    >>> bool((before[before != 1] == after[before != 1]).all())
-    True
-    """
-    persons = np.asarray(people, dtype=np.uint64)
-    nodes = np.asarray(members, dtype=np.uint64)
-    if len(nodes) == 0:
-        raise ValueError("members must have at least 1 member, not 0")
-    scores = _splitmix(_splitmix(persons)[..., np.newaxis] ^ _splitmix(~nodes))
-    result: NDArray[np.int64] = nodes[np.argmax(scores, axis=-1)].astype(np.int64)
-    return result
-
-
-def _splitmix(x: NDArray[np.uint64]) -> NDArray[np.uint64]:
-    with np.errstate(over="ignore"):
-        z = x + np.uint64(0x9E3779B97F4A7C15)
-        z = (z ^ (z >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
-        z = (z ^ (z >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
-        return z ^ (z >> np.uint64(31))
-
-
 def natural_span(profile: Any, least: float) -> float:
     """How long a profile must be looked at to have been seen whole, in seconds: its longest period or last point."""
     spans = [least]
@@ -259,6 +203,7 @@ def natural_span(profile: Any, least: float) -> float:
     return max(spans)
 
 
-def _check_start(start: str) -> None:
+def check_start(start: str) -> None:
+    """ValueError unless ``start`` is one of :data:`STARTS`."""
     if start not in STARTS:
         raise ValueError(f"start must be one of {STARTS}, not {start!r}")

@@ -9,11 +9,12 @@ import pytest
 
 from locust_realism.workload.arrivals import arrival_times
 from locust_realism.workload.distributions import constant, exponential, lognormal, uniform
+from locust_realism.workload.finite_source import FiniteSource, owners
 from locust_realism.workload.populations import (
-    FiniteSource,
+    Stretch,
     expected_users,
+    expected_users_of,
     natural_span,
-    owners,
     poisson_band,
     poisson_quantile,
     sample_initial,
@@ -45,6 +46,13 @@ def test_a_sine_is_followed_with_the_lag_and_damping_of_eick_massey_and_whitt() 
     assert curve == pytest.approx(theory, rel=2e-4)
     peak = t[np.argmax(curve[:11])]
     assert peak > period / 4, "the peak of N comes after the peak of the rate"
+
+
+def test_an_edit_leaves_those_who_are_in_to_stay_as_they_meant_to() -> None:
+    t = np.array([0, 50, 60, 80, 400.0])
+    edited = [Stretch(-np.inf, ConstantRate(2), exponential(30)), Stretch(50, ConstantRate(4), exponential(10))]
+    old, new = 60 * np.exp(-np.maximum(t - 50, 0) / 30), 40 * (1 - np.exp(-np.maximum(t - 50, 0) / 10))
+    assert expected_users_of(edited, t) == pytest.approx(old + new, rel=1e-3)
 
 
 def test_during_the_warm_up_the_users_enter_in_a_straight_line() -> None:
