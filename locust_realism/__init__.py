@@ -29,6 +29,7 @@ if TYPE_CHECKING:
 
 _HOMES: dict[str, str] = {
     "LaunchLog": "recording.launches",
+    "exponential": "workload.distributions",
     "install": "runtime.plugin",
 }
 """Public name to the module that defines it."""
