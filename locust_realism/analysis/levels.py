@@ -49,8 +49,16 @@ class Level:
         return len(self.rows) / self.duration_s if self.duration_s > 0 else math.nan
 
 
-def split_levels(log: LaunchLog, *, max_levels: int = MAX_LEVELS, min_launches: int = MIN_LAUNCHES) -> list[Level]:
+def split_levels(
+    log: LaunchLog,
+    *,
+    max_levels: int = MAX_LEVELS,
+    min_launches: int = MIN_LAUNCHES,
+    edges: Int64 | None = None,
+) -> list[Level]:
     """The levels of a log in launch order, by growing number of users; empty where no users were recorded.
+
+    ``edges`` gives the smallest number of users of each level instead of finding them (:func:`level_edges`).
 
     >>> log = LaunchLog.build(range(0, 100_000_000, 1_000_000), 1, users=[5] * 50 + [10] * 50)
     >>> [(level.users, len(level.rows), round(level.rate, 2)) for level in split_levels(log)]
@@ -61,8 +69,8 @@ def split_levels(log: LaunchLog, *, max_levels: int = MAX_LEVELS, min_launches: 
     known = users > 0
     if not known.any():
         return []
-    counts = np.bincount(users[known])
-    edges = _merge(counts, max_levels, min_launches)
+    if edges is None:
+        edges = level_edges(np.bincount(users[known]), max_levels=max_levels, min_launches=min_launches)
     level_of = np.searchsorted(edges, users, side="right") - 1
     levels = []
     for index in range(len(edges)):
@@ -76,8 +84,14 @@ def split_levels(log: LaunchLog, *, max_levels: int = MAX_LEVELS, min_launches: 
     return levels
 
 
-def _merge(counts: Int64, max_levels: int, min_launches: int) -> Int64:
-    """First number of users of each level, merging neighbours until each has its launches and there are few enough."""
+def level_edges(counts: Int64, *, max_levels: int = MAX_LEVELS, min_launches: int = MIN_LAUNCHES) -> Int64:
+    """Smallest number of users of each level, from the launches ``counts[n]`` made while n users were running.
+
+    Neighbours are merged until each level has its launches and there are few enough.
+
+    >>> level_edges(np.array([0, 50, 3, 3, 40]), min_launches=24).tolist()
+    [1, 2]
+    """
     present = np.flatnonzero(counts)
     target = min_launches
     while True:
