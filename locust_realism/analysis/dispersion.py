@@ -33,13 +33,14 @@ class Profile(Protocol):
         """Expected number of launches from 0 to t."""
 
 
-def rescale_by_profile(launches_us: Int64, profile: Profile, run_start_us: int) -> Floats:
+def rescale_by_profile(launches_us: NDArray[Any], profile: Profile, run_start_us: int) -> Floats:
     """Launch times in operational time u = Lambda(t), stretched so that the span stays what it was, in microseconds.
 
     A Poisson process of rate lambda(t) is one of constant rate on this axis, so that what the plan varies is not taken
     for bunching. Source: D. R. Cox and P. A. W. Lewis, The Statistical Analysis of Series of Events, 1966, section 3.1.
     """
-    u = np.asarray(profile.cumulative((launches_us - run_start_us) / 1e6), dtype=np.float64)
+    # A launch that the clock puts before the start counts as one at the start.
+    u = np.asarray(profile.cumulative(np.maximum(launches_us - run_start_us, 0) / 1e6), dtype=np.float64)
     if not np.isfinite(u).all() or (np.diff(u) < 0).any():
         raise ValueError("planned_profile has a cumulative rate that is not finite and ascending at the launch times")
     span = float(u[-1] - u[0]) if len(u) else 0.0

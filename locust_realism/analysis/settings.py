@@ -80,6 +80,7 @@ class WorkloadModel:
     - ``think_time_s`` target mean of the think time in seconds and ``think_time_cov`` its coefficient of variation
     - ``requests_per_task`` requests that follow each other without a think time, None to estimate it
     - ``poisson_arrivals`` whether the population's arrivals are planned as a Poisson process
+    - ``session_s`` mean time that a user of the population stays, in seconds
     """
 
     kind: str = "unknown"
@@ -88,11 +89,12 @@ class WorkloadModel:
     think_time_cov: float | None = None
     requests_per_task: float | None = None
     poisson_arrivals: bool = False
+    session_s: float | None = None
 
     def __post_init__(self) -> None:
         _require(self.kind in KINDS, "kind", self.kind, f"one of {', '.join(KINDS)}")
         _require(self.users is None or self.users >= 1, "users", self.users, "at least 1")
-        for name in ("think_time_s", "think_time_cov"):
+        for name in ("think_time_s", "think_time_cov", "session_s"):
             value = getattr(self, name)
             _require(value is None or value >= 0, name, value, "at least 0")
         value = self.requests_per_task

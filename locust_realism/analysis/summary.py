@@ -6,14 +6,19 @@ document is described, key by key, in docs/json.md.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from locust_realism.analysis.charts import chart_data
-from locust_realism.analysis.intervals import group_table, in_launch_order, launch_table
+from locust_realism.analysis.evidence import Evidence, Facts, collect
+from locust_realism.analysis.intervals import group_table, in_launch_order, interval_row, launch_table
 from locust_realism.analysis.jsonable import to_json_safe
+from locust_realism.analysis.percentiles import percentiles
 from locust_realism.analysis.responses import bytes_table, response_table
 from locust_realism.analysis.settings import AnalysisSettings
+from locust_realism.analysis.stages import stage_table
+from locust_realism.analysis.steady_state import mser5
+from locust_realism.analysis.verdict import judge
 from locust_realism.analysis.window import steady_rows, window_document
 from locust_realism.recording.launches import LaunchLog
 
@@ -28,12 +33,16 @@ def summarize(
     settings: AnalysisSettings | None = None,
     window: tuple[int, int] | None = None,
     run_start_us: int | None = None,
+    facts: Facts | None = None,
+    stages: Sequence[Mapping[str, Any]] = (),
     source: Mapping[str, Any] | None = None,
 ) -> Document:
     """Everything that is known about a run, as a JSON-able document without NaN or infinity.
 
     - ``window`` (start, end) in epoch microseconds, both included, in place of the settings' cuts
     - ``run_start_us`` start of the run in epoch microseconds, zero of ``_s`` times; by default the first launch
+    - ``facts`` what is known beside the launches: the workload's model, planned rates, health, clocks
+    - ``stages`` the plan's stages: start_s, end_s and what was held (users, rate, think_time_s)
     - ``source`` what the caller knows of where the log comes from; copied into the ``source`` key
 
     >>> log = LaunchLog.build([0, 1000, 3000, 6000], [700, 900, 800, 650], names="home")
@@ -42,9 +51,18 @@ def summarize(
     (0.5, 0.7)
     """
     settings = settings or AnalysisSettings()
+    facts = facts or Facts(run_start_us=run_start_us)
     ordered = in_launch_order(log)
-    rows = steady_rows(ordered, settings, run_start_us=run_start_us, window=window)
+    rows = steady_rows(
+        ordered,
+        settings,
+        run_start_us=run_start_us,
+        window=window,
+        warm_up_rows=lambda part: mser5(part.response_us),
+    )
     part = ordered.take(rows)
+    groups = group_table(part, settings)
+    evidence = collect(part, settings, facts, groups if settings.group_sizes is None else None)
     document: Document = {
         "schema_version": SCHEMA_VERSION,
         "source": _source(log, source),
@@ -53,16 +71,55 @@ def summarize(
         "launches": launch_table(part, settings),
         "response_times": response_table(part, settings),
         "bytes": bytes_table(part, settings),
-        "groups": group_table(part, settings),
-        "dispersion": None,
-        "stages": [],
+        "groups": groups,
+        "dispersion": evidence.dispersion,
+        "pattern": _pattern(evidence),
+        "workers": evidence.workers,
+        "steady_state": evidence.steady,
+        "stages": stage_table(part, settings, stages, run_start_us),
         "capacity": None,
-        "verdict": {"overall": "not enough data", "sentence": "", "checks": []},
+        "verdict": judge(evidence, settings.bounds),
     }
+    if len(part) < len(ordered):
+        document["window"]["untrimmed"] = _untrimmed(ordered, settings)
     if settings.charts:
         document["charts"] = chart_data(part, origin_us=run_start_us)
     safe: Document = to_json_safe(document)
     return safe
+
+
+def _pattern(evidence: Evidence) -> Document:
+    gaps, users = evidence.gaps, evidence.users
+    return {
+        "raw_cov": gaps.raw_cov,
+        "cov": gaps.cov,
+        "cov_kind": gaps.kind,
+        "clock_tick_us": evidence.tick_us,
+        "requests_per_task": evidence.per_task,
+        "autocorrelation": gaps.correlations,
+        "distance": gaps.distance,
+        "short_gaps": gaps.short_share,
+        "longest_gap_s": gaps.longest_s,
+        "longest_gap_at_s": gaps.longest_at_s,
+        "longest_share": gaps.longest_share,
+        "closed": evidence.closed,
+        "users": users.users,
+        "mean_concurrent_users": evidence.population,
+        "response_share": users.response_share,
+        "think_mean_s": users.think_mean,
+        "round_trip_s": users.round_trip,
+        "user_cov": users.user_cov,
+        "lateness_p50_ms": evidence.lateness_p50_s * 1e3,
+        "lateness_p99_ms": evidence.lateness_p99_s * 1e3,
+    }
+
+
+def _untrimmed(log: LaunchLog, settings: AnalysisSettings) -> Document:
+    """The same figures of every launch, so that what the cut changed can be seen."""
+    row = interval_row(log.launch_us, rule=settings.percentile_rule)
+    found = (percentiles(log.response_us, (0.5, 0.95, 0.99), settings.percentile_rule) / 1e3).tolist()
+    keys = ("response_p50_ms", "response_p95_ms", "response_p99_ms")
+    return {key: row[key] for key in ("n", "rate", "cov")} | dict(zip(keys, found, strict=True))
 
 
 def _source(log: LaunchLog, given: Mapping[str, Any] | None) -> Document:

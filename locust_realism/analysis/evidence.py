@@ -1,0 +1,230 @@
+"""Everything that the verdict rests on, measured once: plain numbers, NaN where unknown."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from locust_realism.analysis import dispersion as scale
+from locust_realism.analysis.intervals import coefficient_of_variation, group_table
+from locust_realism.analysis.settings import AnalysisSettings, WorkloadModel
+from locust_realism.analysis.steady_state import steady_state
+from locust_realism.analysis.users import UserTimes, task_starts, user_times
+from locust_realism.recording.launches import LaunchLog
+
+Floats = NDArray[np.float64]
+Row = dict[str, Any]
+
+SHORT_GAP = 0.1
+SHORT_GAP_SHARE = -math.expm1(-SHORT_GAP)
+"""Share of exponential gaps that are shorter than a tenth of their mean: 0.0952."""
+LONGEST_SHARE = 0.001
+LOCAL_GAPS = 200
+"""Gaps in a window in which the rate counts as constant where no plan says what it was."""
+MAX_LOCAL_WINDOWS = 500
+CYCLES = 10
+"""Round trips of a user up to which the scales reach, and that a window of the local CoV holds at least."""
+DITHER_FROM = 0.001
+"""A clock tick shorter than this share of the mean gap changes nothing that is measured here."""
+
+
+@dataclass(frozen=True)
+class Facts:
+    """What is known of a run besides its launches; everything may be missing.
+
+    - ``model`` what the test was meant to do
+    - ``planned_profile`` planned launches: ``cumulative(t)``, t in seconds since ``run_start_us``
+    - ``arrival_profile`` the same of the starts of users, ``user_starts_us`` when they did start (epoch microseconds)
+    - ``health`` of the generator, the worst worker's: ``cpu_max`` (share of a core), ``loop_lag_p99_ms``
+    - ``clock_offset_sd_us`` standard deviation of the workers' clock offsets, the largest one
+    """
+
+    model: WorkloadModel = field(default_factory=WorkloadModel)
+    planned_profile: scale.Profile | None = None
+    arrival_profile: scale.Profile | None = None
+    run_start_us: int | None = None
+    user_starts_us: NDArray[np.int64] | None = None
+    health: Mapping[str, Any] = field(default_factory=dict)
+    clock_offset_sd_us: float | None = None
+
+
+@dataclass(frozen=True)
+class Gaps:
+    """The gaps between launches as the checks see them: relative to their expected mean, and what came of them."""
+
+    n: int = 0
+    rate: float = math.nan
+    raw_cov: float = math.nan
+    cov: float = math.nan
+    kind: str = "windowed"
+    short_share: float = math.nan
+    longest_share: float = math.nan
+    longest_s: float = math.nan
+    longest_at_s: float = math.nan
+    cov_without_longest: float = math.nan
+    correlations: tuple[float, ...] = ()
+    distance: float = math.nan
+
+
+@dataclass(frozen=True)
+class Evidence:
+    """What was measured of the steady part of a run; see the fields' types for more."""
+
+    gaps: Gaps
+    users: UserTimes
+    facts: Facts
+    tick_us: int = 1
+    per_task: float = 1.0
+    population: float = math.nan
+    groups: Sequence[Row] = ()
+    dispersion: Sequence[Row] = ()
+    steady: Mapping[str, Any] = field(default_factory=dict)
+    lateness_p99_s: float = math.nan
+    lateness_p50_s: float = math.nan
+    starts: int = 0
+    starts_cov: float = math.nan
+    workers: Sequence[Row] = ()
+
+    @property
+    def closed(self) -> bool:
+        """Whether each user waits for its answer before it goes on: as planned, or as the log looks."""
+        if self.facts.model.kind != "unknown":
+            return self.facts.model.kind == "closed"
+        return self.users.users > 0 and self.users.overlap < 0.01
+
+
+def collect(log: LaunchLog, settings: AnalysisSettings, facts: Facts, groups: Sequence[Row] | None = None) -> Evidence:
+    """Measure a log in launch order. ``groups`` are its rows by group size where they have been computed already."""
+    users = user_times(log, max_rows=settings.max_user_rows)
+    per_task = facts.model.requests_per_task or users.requests_per_task
+    starts = log.take(np.flatnonzero(task_starts(log))) if users.requests_per_task > 1 else log
+    start_us = facts.run_start_us if facts.run_start_us is not None else int(log.launch_us[0]) if len(log) else 0
+    tick = scale.clock_tick_us(log.launch_us)
+    times = _flat_times(starts.launch_us, facts.planned_profile, start_us, tick)
+    cycle = users.round_trip if math.isfinite(users.round_trip) else 0.0
+    per_window = _per_window(times, cycle)
+    lateness = log.launch_us[log.planned_us >= 0] - log.planned_us[log.planned_us >= 0]
+    late = np.quantile(lateness, (0.5, 0.99), method="inverted_cdf") / 1e6 if len(lateness) else (math.nan, math.nan)
+    known = log.users[log.users >= 0]
+    checked_groups = groups if groups is not None and facts.planned_profile is None and starts is log else None
+    start_cov, start_n = _starts(facts, start_us)
+    return Evidence(
+        gaps=_gaps(times, starts.launch_us, start_us, per_window, facts.planned_profile is not None),
+        users=users,
+        facts=facts,
+        tick_us=tick,
+        per_task=per_task,
+        population=float(known.mean()) if len(known) else math.nan,
+        groups=checked_groups if checked_groups is not None else group_table(_moved(starts, times), settings),
+        dispersion=_dispersion(times, users, facts.model, cycle),
+        steady=steady_state(log, settings, times if starts is log else None),
+        lateness_p50_s=float(late[0]),
+        lateness_p99_s=float(late[1]),
+        starts=start_n,
+        starts_cov=start_cov,
+        workers=worker_rows(starts, tick),
+    )
+
+
+def _flat_times(launches: NDArray[np.int64], profile: scale.Profile | None, start_us: int, tick: int) -> Floats:
+    """Launch times without the coarseness of the clock and without what the plan varies, ascending."""
+    span = float(launches[-1] - launches[0]) if len(launches) > 1 else 0.0
+    coarse = span > 0 and tick * (len(launches) - 1) / span > DITHER_FROM
+    times = scale.dither(launches, tick if coarse else 1)
+    return times if profile is None or not span else scale.rescale_by_profile(times, profile, start_us)
+
+
+def _moved(log: LaunchLog, times: Floats) -> LaunchLog:
+    return replace(log, launch_us=np.rint(times).astype(np.int64))
+
+
+def _per_window(times: Floats, cycle_s: float) -> int:
+    n = len(times) - 1
+    if n < 1 or times[-1] <= times[0]:
+        return LOCAL_GAPS
+    rate = n / ((times[-1] - times[0]) / 1e6)
+    return int(max(LOCAL_GAPS, math.ceil(n / MAX_LOCAL_WINDOWS), min(n, math.ceil(CYCLES * cycle_s * rate))))
+
+
+def _gaps(times: Floats, launches: NDArray[np.int64], start_us: int, per_window: int, planned: bool) -> Gaps:
+    n = len(times) - 1
+    if n < 2 or times[-1] <= times[0]:
+        return Gaps(n=max(n, 0))
+    gaps = np.diff(times)
+    raw = np.diff(launches)
+    if planned:
+        relative, cov = gaps / gaps.mean(), coefficient_of_variation(gaps)
+    else:
+        relative, cov = scale.local_gaps(gaps, per_window)
+    longest = int(np.argmax(raw))
+    top = max(1, math.ceil(LONGEST_SHARE * len(relative)))
+    parted = np.partition(relative, len(relative) - top)
+    squares = float(relative @ relative)
+    tail = parted[len(relative) - top :]
+    return Gaps(
+        n=n,
+        rate=n / (float(launches[-1] - launches[0]) / 1e6),
+        raw_cov=coefficient_of_variation(raw),
+        cov=cov,
+        kind="planned" if planned else "windowed",
+        short_share=float((relative < SHORT_GAP).mean()) / SHORT_GAP_SHARE,
+        longest_share=float(tail @ tail) / squares if squares else math.nan,
+        longest_s=float(raw[longest]) / 1e6,
+        longest_at_s=float(launches[longest] - start_us) / 1e6,
+        cov_without_longest=coefficient_of_variation(parted[: len(relative) - top]),
+        correlations=tuple(scale.autocorrelation(relative)),
+        distance=scale.exponential_distance(relative),
+    )
+
+
+def _dispersion(times: Floats, users: UserTimes, model: WorkloadModel, cycle_s: float) -> list[Row]:
+    span = float(times[-1] - times[0]) / 1e6 if len(times) > 1 else 0.0
+    windows = scale.window_ladder(span)
+    curve: list[float] | None = None
+    if model.kind == "closed" and model.think_time_cov is not None and cycle_s > 0:
+        think = users.think_mean
+        # The response time is taken as exponential: it matters only where it is not small beside the think time.
+        spread = math.hypot(model.think_time_cov * think, max(cycle_s - think, 0.0))
+        curve = scale.renewal_dispersion(windows, cycle_s, spread / cycle_s)
+    elif model.kind == "open" and model.session_s and math.isfinite(users.round_trip):
+        curve = scale.population_dispersion(windows, 1 / users.round_trip, model.session_s)
+    return scale.dispersion_table(times, windows, curve)
+
+
+def _starts(facts: Facts, start_us: int) -> tuple[float, int]:
+    given = facts.user_starts_us
+    if given is None or len(given) < 2:
+        return math.nan, 0 if given is None else len(given)
+    times = np.sort(np.asarray(given, dtype=np.int64))
+    if facts.arrival_profile is None:
+        return scale.local_gaps(np.diff(times).astype(np.float64), LOCAL_GAPS)[1], len(times)
+    flat = scale.rescale_by_profile(times, facts.arrival_profile, start_us)
+    return coefficient_of_variation(np.diff(flat)), len(times)
+
+
+def worker_rows(log: LaunchLog, tick_us: int) -> list[Row]:
+    """Launches of each worker on its own: worker, n (gaps), rate, cov (windowed), bunch_ms (None where no bunches).
+
+    ``bunch_ms`` is the mean length of runs of gaps shorter than a tenth of the mean, where those are too frequent for
+    independent launches: the scale below which the offsets of the clocks must lie.
+    """
+    rows: list[Row] = []
+    for worker in np.flatnonzero(np.bincount(log.worker, minlength=1)).tolist():
+        launches = log.launch_us[log.worker == worker]
+        times = _flat_times(launches, None, 0, tick_us)
+        if len(times) < 3 or times[-1] <= times[0]:
+            rows.append({"worker": worker, "n": max(len(times) - 1, 0), "rate": None, "cov": None, "bunch_ms": None})
+            continue
+        gaps = np.diff(times)
+        relative, cov = scale.local_gaps(gaps, LOCAL_GAPS)
+        short = gaps < SHORT_GAP * gaps.mean()
+        runs = int((short[1:] & ~short[:-1]).sum() + short[0])
+        bunched = (relative < SHORT_GAP).mean() > 1.5 * SHORT_GAP_SHARE and runs
+        bunch = float(gaps[short].sum()) / runs / 1e3 if bunched else None
+        rows.append({"worker": worker, "n": len(gaps), "rate": 1e6 / gaps.mean(), "cov": cov, "bunch_ms": bunch})
+    return rows
