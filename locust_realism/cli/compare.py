@@ -39,7 +39,7 @@ same plan may differ by more. Repeat the runs where it matters.
 
 Exit status: 0 no side slower or failing more often, 1 one is (or a threshold is true), 3 the loads were not alike.
 """
-SINGLE_RUN = "One run a side: how far runs of the same plan differ is not known, and is not in these intervals."
+SINGLE_RUN = "A side with one run: how far runs of the same plan differ is not known, and is not in its intervals."
 
 
 def share(text: str) -> float:

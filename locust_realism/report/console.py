@@ -87,8 +87,8 @@ def render_summary(
       Not enough launches to tell whether they came like those of independent users.
     <BLANKLINE>
     Response times (ms)
-      Name        requests  failed  req/s   p50   p90   p95  p99  p99.9  max
-      Aggregated         3       0   1.50  10.0  12.0  12.0    -      -    -
+      Name        requests  failed  req/s  p50  p90  p95  p99  p99.9  max
+      Aggregated         3       0   1.50   10   12   12    -      -    -
     """
     width = max(40, width)
     lines = verdict_lines(summary, color=color, width=width, height=height, unicode=unicode)

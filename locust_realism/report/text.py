@@ -129,10 +129,14 @@ class Column:
 def decimals_for(values: Sequence[float | None]) -> int:
     """Decimals for a column in which 3 figures of the smallest value but zero are seen, at most 3 (microseconds).
 
-    >>> decimals_for([0.559, 1200.0]), decimals_for([12.5, None]), decimals_for([555, 0])
-    (3, 1, 0)
+    None for whole numbers: a file in whole milliseconds knows no more.
+
+    >>> decimals_for([0.559, 1200.0]), decimals_for([12.5, None]), decimals_for([555.5, 0]), decimals_for([5.0, 16.0])
+    (3, 1, 0, 0)
     """
     sizes = [abs(value) for value in values if value is not None and value]
+    if all(float(size).is_integer() for size in sizes):
+        return 0
     smallest = min(sizes, default=100.0)
     return 3 if smallest < 1 else 2 if smallest < 10 else 1 if smallest < 100 else 0
 
