@@ -7,6 +7,7 @@ bytes, and any tool that reads Parquet opens it.
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -16,6 +17,7 @@ from locust_realism.recording.launches import MISSING, ROW_DTYPES, Int32, Label,
 
 if TYPE_CHECKING:
     import pyarrow as pa
+    import pyarrow.parquet as pq
 
 FORMAT_VERSION = 1
 """Version of the columns below; readers accept this and every older one."""
@@ -105,30 +107,45 @@ def pack(log: LaunchLog, metadata: dict[str, str] | None = None) -> bytes:
     >>> unpack(pack(log)).launch_us.tolist()
     [5, 9]
     """
+    return pack_table(to_table(log), metadata)
+
+
+def pack_table(table: pa.Table, metadata: dict[str, str] | None = None) -> bytes:
+    """Any Arrow table as one compressed Parquet file in memory."""
     import pyarrow as pa
 
+    table = with_metadata(table, metadata)
     sink = pa.BufferOutputStream()
-    write_parquet(log, sink, metadata)
+    with parquet_writer(sink, table.schema) as writer:
+        writer.write_table(table)
     return bytes(memoryview(sink.getvalue()))
 
 
 def write_parquet(log: LaunchLog, where: Any, metadata: dict[str, str] | None = None) -> None:
     """Write the rows as Parquet to a path or an open file."""
+    table = with_metadata(to_table(log), metadata)
+    with parquet_writer(str(where) if isinstance(where, Path) else where, table.schema, statistics=True) as writer:
+        writer.write_table(table, row_group_size=1 << 20)
+
+
+def with_metadata(table: pa.Table, metadata: dict[str, str] | None) -> pa.Table:
+    """The table with some more metadata."""
+    given = {key.encode(): value.encode() for key, value in (metadata or {}).items()}
+    return table.replace_schema_metadata({**(table.schema.metadata or {}), **given})
+
+
+def parquet_writer(where: Any, schema: pa.Schema, *, statistics: bool = False) -> pq.ParquetWriter:
+    """A writer with the encodings that suit our columns. Small blocks are read whole: they need no statistics."""
     import pyarrow.parquet as pq
 
-    table = to_table(log)
-    if metadata:
-        given = {key.encode(): value.encode() for key, value in metadata.items()}
-        table = table.replace_schema_metadata({**(table.schema.metadata or {}), **given})
-    pq.write_table(
-        table,
+    return pq.ParquetWriter(
         where,
+        schema,
         compression="zstd",
-        use_dictionary=_DICTIONARY,
-        column_encoding=_ENCODING,
+        use_dictionary=[name for name in schema.names if name in _DICTIONARY],
+        column_encoding={name: _ENCODING[name] for name in schema.names if name in _ENCODING} or None,
         store_schema=False,
-        write_statistics=len(log) > 100_000,  # small blocks are read whole: statistics would only make them larger
-        row_group_size=1 << 20,
+        write_statistics=statistics,
     )
 
 
@@ -141,6 +158,11 @@ def unpack(block: bytes) -> LaunchLog:
 
 def read_parquet(where: Any) -> LaunchLog:
     """The rows of a Parquet file of ours; ValueError when it is damaged or of another kind."""
+    return from_table(read_table(where))
+
+
+def read_table(where: Any) -> pa.Table:
+    """The Arrow table of a Parquet file, with its metadata; ValueError when it is damaged."""
     import pyarrow as pa
     import pyarrow.parquet as pq
 
@@ -153,7 +175,7 @@ def read_parquet(where: Any) -> LaunchLog:
         if isinstance(error, FileNotFoundError | PermissionError | IsADirectoryError):
             raise
         raise ValueError(f"not a readable Parquet block: {error}") from error
-    return from_table(table.replace_schema_metadata(metadata))
+    return table.replace_schema_metadata({k: v for k, v in (metadata or {}).items() if k != b"ARROW:schema"})
 
 
 def combine(parts: list[tuple[NDArray[Any], int]]) -> tuple[Int32, NDArray[np.int64]]:

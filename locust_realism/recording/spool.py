@@ -1,0 +1,255 @@
+"""A running test's rows on disk: small complete files that survive whatever ends the process.
+
+A recording is a directory. While the test runs it gains a small Parquet file every few seconds, each complete in
+itself (written under another name, then renamed), so that after a crash or kill -9 everything but the last seconds is
+there. Small files are merged into larger ones as they come, and into one ``launches.parquet`` at the end::
+
+    run.json                          what recorded this, when it started, which workers it had
+    launches-000001-000064.parquet    parts 1 to 64, merged
+    launches-000065-000065.parquet    part 65
+
+A file whose range lies within another's was merged into it and is left out by readers; so is every part beside
+``launches.parquet``. Parquet parts were chosen over an Arrow IPC stream because they are readable by any tool at any
+moment and half the size (``benchmarks/packing.py``).
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import threading
+from collections import deque
+from collections.abc import Iterator
+from contextlib import AbstractContextManager
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from locust_realism.recording.launches import LaunchLog
+from locust_realism.recording.packing import from_table, parquet_writer, read_table
+from locust_realism.recording.source import LISTED, BadLine, LaunchFile
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+MERGE_AT = 32
+"""Parts of a size that are merged into one of the next."""
+
+KEPT_BYTES = 64 << 20
+"""Packed rows kept in memory while they cannot be written; the oldest beyond are lost."""
+
+GROUP_ROWS = 1 << 20
+"""Rows of a row group in a merged file."""
+
+INFO = "run.json"
+_PART = re.compile(r"(?P<kind>[a-z]+)-(?P<first>\d{6,})-(?P<last>\d{6,})\.parquet")
+
+
+class Spool:
+    """Appends packed blocks of one kind of rows (``launches``, ``sessions``, ``health``) to a recording.
+
+    Methods that touch the disk may be called in any thread and never raise OSError: what cannot be written is kept, up
+    to ``kept_bytes``, tried again with the next ``flush()``, and otherwise counted in ``lost_rows``. ``problem`` says
+    what is wrong at present, as a sentence.
+    """
+
+    def __init__(
+        self,
+        directory: Path,
+        kind: str = "launches",
+        *,
+        fsync: bool = False,
+        kept_bytes: int = KEPT_BYTES,
+        lock: AbstractContextManager[Any] | None = None,
+    ) -> None:
+        self.directory = directory
+        self.kind = kind
+        self.fsync = fsync
+        self.kept_bytes = kept_bytes
+        self.problem = ""
+        self.lost_rows = 0
+        self.written_rows = 0
+        self._lock: AbstractContextManager[Any] = threading.Lock() if lock is None else lock
+        self._waiting: deque[tuple[bytes, int]] = deque()
+        self._waiting_bytes = 0
+        self._number = 0
+        self._parts: list[tuple[int, int]] = []
+
+    def add(self, block: bytes, rows: int) -> None:
+        """Hand over a packed block (:func:`locust_realism.recording.packing.pack`); touches no disk."""
+        self._waiting.append((block, rows))
+        self._waiting_bytes += len(block)
+        while self._waiting_bytes > self.kept_bytes and len(self._waiting) > 1:
+            dropped, rows = self._waiting.popleft()
+            self._waiting_bytes -= len(dropped)
+            self.lost_rows += rows
+
+    def flush(self) -> None:
+        """Write what was handed over, and merge small parts when there are many."""
+        with self._lock:
+            try:
+                self._write_waiting()
+                self._merge_where_many()
+            except OSError as error:
+                self._complain(error)
+            else:
+                self.problem = ""
+
+    def close(self) -> None:
+        """Write what is left and merge everything into one file."""
+        self.flush()
+        with self._lock:
+            try:
+                if self._parts and not self._waiting:
+                    target = self.directory / f"{self.kind}.parquet"
+                    merge_files([self._path(*part) for part in self._parts], target, fsync=True)
+                    self._forget(self._parts)
+                    self._parts = []
+            except (OSError, ValueError) as error:
+                self._complain(error)
+
+    def _write_waiting(self) -> None:
+        while self._waiting:
+            block, rows = self._waiting[0]
+            number = self._number + 1
+            self.directory.mkdir(parents=True, exist_ok=True)
+            write_whole(self._path(number, number), block, fsync=self.fsync)
+            self._number = number
+            self._parts.append((number, number))
+            self.written_rows += rows
+            self._waiting.popleft()
+            self._waiting_bytes -= len(block)
+
+    def _merge_where_many(self) -> None:
+        # like an odometer: 32 single parts become one of 32, 32 of those one of 1,024, so each row is rewritten rarely
+        for size in (1, MERGE_AT, MERGE_AT**2):
+            alike = [part for part in self._parts if size <= part[1] - part[0] + 1 < size * MERGE_AT]
+            if len(alike) >= MERGE_AT:
+                merged = (alike[0][0], alike[-1][1])
+                merge_files([self._path(*part) for part in alike], self._path(*merged), fsync=self.fsync)
+                self._forget(alike)
+                self._parts = sorted([merged, *(part for part in self._parts if part not in alike)])
+
+    def _forget(self, parts: list[tuple[int, int]]) -> None:
+        for part in parts:
+            self._path(*part).unlink(missing_ok=True)
+
+    def _path(self, first: int, last: int) -> Path:
+        return self.directory / f"{self.kind}-{first:06d}-{last:06d}.parquet"
+
+    def _complain(self, error: Exception) -> None:
+        # told once by whoever looks at ``problem``: logging in a native thread would have to wait for greenlets
+        reason = getattr(error, "strerror", None) or str(error)
+        self.problem = (
+            f"The recording in {self.directory} cannot be written ({reason}): "
+            "rows are kept in memory as far as they fit, the load goes on."
+        )
+
+
+def write_whole(path: Path, data: bytes, *, fsync: bool = False) -> None:
+    """Write a file so that it is there completely or not at all."""
+    partial = path.with_name(path.name + ".partial")
+    try:
+        with partial.open("wb") as stream:
+            stream.write(data)
+            if fsync:
+                stream.flush()
+                os.fsync(stream.fileno())
+        partial.replace(path)
+    except OSError:
+        partial.unlink(missing_ok=True)
+        raise
+
+
+def write_info(directory: Path, info: dict[str, Any]) -> None:
+    """Write or replace ``run.json``."""
+    directory.mkdir(parents=True, exist_ok=True)
+    write_whole(directory / INFO, (json.dumps(info, indent=1) + "\n").encode())
+
+
+def read_info(directory: Path) -> dict[str, Any]:
+    """What ``run.json`` says; empty where there is none that can be read."""
+    try:
+        info = json.loads((directory / INFO).read_text(encoding="utf-8"))
+    except (OSError, ValueError):
+        return {}
+    return info if isinstance(info, dict) else {}
+
+
+def part_files(directory: Path, kind: str = "launches") -> list[Path]:
+    """The files of a recording that together hold its rows of a kind, each row once, oldest first."""
+    whole = directory / f"{kind}.parquet"
+    if whole.exists():
+        return [whole]
+    found = []
+    for path in directory.iterdir():
+        match = _PART.fullmatch(path.name)
+        if match and match["kind"] == kind:
+            found.append((int(match["first"]), -int(match["last"]), path))
+    chosen, reached = [], 0
+    for first, negative_last, path in sorted(found):
+        if -negative_last > reached:
+            if first <= reached:
+                raise ValueError(f"{path.name} overlaps the part before it")
+            chosen.append(path)
+            reached = -negative_last
+    return chosen
+
+
+def read_parts(directory: Path, kind: str = "launches") -> Iterator[tuple[Path, pa.Table | ValueError]]:
+    """The tables of a recording one file at a time; a file that is damaged comes as the ValueError that says so."""
+    for path in part_files(directory, kind):
+        try:
+            yield path, read_table(str(path))
+        except ValueError as error:
+            yield path, error
+
+
+def read_recording(directory: Path) -> LaunchFile:
+    """The launches of a recording, whether it was closed or broke off; damaged parts are left out and named."""
+    logs: list[LaunchLog] = []
+    bad: list[BadLine] = []
+    files = 0
+    for path, table in read_parts(directory):
+        files += 1
+        if isinstance(table, ValueError):
+            bad.append(BadLine(None, f"{path.name}: {table}"))
+        else:
+            logs.append(from_table(table))
+    if not files:
+        raise ValueError("the directory holds no launches-*.parquet and is not a recording")
+    info = {key: str(value) for key, value in read_info(directory).items()}
+    return LaunchFile(LaunchLog.concat(logs), "recording", len(bad), tuple(bad[:LISTED]), info)
+
+
+def merge_files(paths: list[Path], target: Path, *, fsync: bool = False) -> int:
+    """Write the rows of several Parquet files of the same columns into one, in bounded memory; returns the rows."""
+    import pyarrow as pa
+
+    partial = target.with_name(target.name + ".partial")
+    waiting: list[pa.Table] = []
+    rows, waiting_rows = 0, 0
+    writer: Any = None
+    try:
+        for path in paths:
+            table = read_table(str(path))
+            waiting.append(table)
+            waiting_rows += table.num_rows
+            if writer is None:
+                writer = parquet_writer(str(partial), table.schema, statistics=True)
+            if waiting_rows >= GROUP_ROWS or path == paths[-1]:
+                writer.write_table(pa.concat_tables(waiting).unify_dictionaries(), row_group_size=GROUP_ROWS)
+                rows += waiting_rows
+                waiting, waiting_rows = [], 0
+        if writer is not None:
+            writer.close()
+            if fsync:
+                with partial.open("rb") as stream:
+                    os.fsync(stream.fileno())
+            partial.replace(target)
+    except BaseException:
+        if writer is not None:
+            writer.close()
+        partial.unlink(missing_ok=True)
+        raise
+    return rows
