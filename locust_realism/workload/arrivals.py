@@ -18,7 +18,7 @@ from .checks import not_negative, number
 from .profile import RateProfile
 from .solve import Floats
 
-_BATCH = 64
+_BATCH = 1024
 _LARGEST_BATCH = 1 << 20
 
 
@@ -66,7 +66,9 @@ class ArrivalStream:
     -0.5
     """
 
-    def __init__(self, profile: RateProfile, rng: np.random.Generator, *, start: float = 0.0) -> None:
+    def __init__(
+        self, profile: RateProfile, rng: np.random.Generator, *, start: float = 0.0, largest_batch: int = _BATCH
+    ) -> None:
         self._profile = profile
         self._rng = rng
         self._units = np.zeros(0)  # Lambda at each arrival of the batch
@@ -74,6 +76,7 @@ class ArrivalStream:
         self._next = 0
         self._reached = float(profile.cumulative(number("start", start)))
         self._size = 1
+        self._largest = largest_batch
 
     @property
     def profile(self) -> RateProfile:
@@ -98,7 +101,7 @@ class ArrivalStream:
         self._units = self._reached + np.cumsum(self._rng.standard_exponential(self._size))
         self._times = self._profile.inverse(self._units).tolist()
         self._reached = float(self._units[-1])
-        self._size = min(2 * self._size, _BATCH)
+        self._size = min(2 * self._size, self._largest)
         self._next = 0
 
     def change(self, profile: RateProfile, now: float) -> None:

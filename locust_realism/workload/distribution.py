@@ -5,13 +5,13 @@ from __future__ import annotations
 import math
 from abc import ABC, abstractmethod
 from dataclasses import fields
-from typing import TYPE_CHECKING, Any, ClassVar, Self
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 from numpy.typing import ArrayLike
 
 from .solve import Floats
-from .streams import Draw, stream
+from .streams import stream
 
 
 class Distribution(ABC):
@@ -75,7 +75,7 @@ class Distribution(ABC):
     def __set_name__(self, owner: type, name: str) -> None:
         self.__dict__.setdefault("_names", set()).add(name)
 
-    def __get__(self, instance: Any, owner: type | None = None) -> Self | Draw:
+    def __get__(self, instance: Any, owner: type | None = None) -> Any:
         if instance is None:
             return self
         draw = stream(instance, self)
