@@ -8,6 +8,7 @@ from typing import Any, TypeVar
 
 import numpy as np
 
+from locust_realism.analysis.capacity import capacity
 from locust_realism.analysis.charts import chart_data
 from locust_realism.analysis.summary import summarize
 from locust_realism.recording.launches import LaunchLog
@@ -69,6 +70,8 @@ class LogProvider:
             log = log.take((log.launch_us >= low) & (log.launch_us <= high))
         document = summarize(log, run_start_us=ORIGIN_US)
         charts = chart_data(log, origin_us=ORIGIN_US)
+        if not document["capacity"]:
+            document["capacity"] = capacity(log)
         return {**document, "charts": charts, "age_s": 0.1, "state": self.state()}
 
     def population(self) -> dict[str, Any]:

@@ -1,7 +1,7 @@
 // A chart with its heading, its description for those who do not see it, and its files.
 
 import { h, newId, saveFile, setHidden, setText } from "./dom.js";
-import { toCsv } from "./format.js";
+import { formatClock, toCsv } from "./format.js";
 import { term } from "./hints.js";
 
 /**
@@ -110,7 +110,8 @@ export function baseOption(theme, { x, y, series, legend = true, unit, head }) {
     grid: { left: 8, right: 20, top: legend ? 44 : 28, bottom: 28, containLabel: true },
     legend: { show: legend, type: "scroll", top: 0, left: 0, icon: "roundRect", itemWidth: 14, itemHeight: 4,
       textStyle: { color: theme.text, fontSize: 12 }, pageTextStyle: { color: theme.muted },
-      data: series.filter((one) => one.name && !one.silentInLegend).map((one) => one.name) },
+      data: series.filter((one) => one.name && !one.silentInLegend)
+        .map((one) => (one.areaStyle && one.stack ? { name: one.name, itemStyle: { color: theme.bar } } : one.name)) },
     tooltip: { trigger: "axis", confine: true, backgroundColor: theme.paper, borderColor: theme.line,
       textStyle: { color: theme.text, fontSize: 12 }, axisPointer: { type: "line", lineStyle: { color: theme.muted } },
       valueFormatter: (/** @type {any} */ value) => (Array.isArray(value) ? value[1] : value) === null ? "–"
@@ -119,6 +120,17 @@ export function baseOption(theme, { x, y, series, legend = true, unit, head }) {
     yAxis: vertical.map((one) => axis({ nameLocation: "end", nameGap: 12, nameTextStyle: { align: "left", color: theme.muted, fontSize: 12 }, ...one })),
     series,
   };
+}
+
+const STEPS = [1, 2, 5, 10, 15, 30, 60, 120, 300, 600, 900, 1800, 3600, 7200, 10_800, 21_600, 43_200, 86_400];
+
+/** The axis of seconds since the start, with ticks at round minutes. @param {number[]} times */
+export function timeAxis(times) {
+  const [first, last] = [times[0] ?? 0, times.at(-1) ?? 1];
+  const min = first < 0.2 * last ? Math.min(0, first) : first;
+  const interval = STEPS.find((step) => (last - min) / step <= 8) ?? 86_400;
+  return { type: "value", name: "Time since the start", min: min > 0 ? Math.floor(min / interval) * interval : min, max: Math.max(last, min + 1), interval,
+    axisLabel: { formatter: formatClock, showMaxLabel: last % interval === 0 } };
 }
 
 /** A line of [x, y] points. @param {string} name @param {unknown[]} xs @param {unknown[]} ys @param {string} color @param {any} [own] */

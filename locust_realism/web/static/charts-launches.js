@@ -1,7 +1,7 @@
 // Charts of the launch pattern, as pure functions of the JSON.
 
-import { bandSeries, baseOption, levelMark, lineSeries } from "./chart.js";
-import { formatClock, formatNumber } from "./format.js";
+import { bandSeries, baseOption, levelMark, lineSeries, timeAxis } from "./chart.js";
+import { formatClock, formatNumber, formatTick } from "./format.js";
 
 const three = (/** @type {number} */ value) => formatNumber(value, 3);
 
@@ -14,7 +14,7 @@ export function covOverTime(time) {
     const low = half.map((/** @type {number} */ one, /** @type {number} */ i) => (cov[i] === null ? null : Math.max(0, 1 - one)));
     const high = half.map((/** @type {number} */ one, /** @type {number} */ i) => (cov[i] === null ? null : 1 + one));
     const option = baseOption(theme, {
-      x: { type: "value", name: "Time since the start", min: "dataMin", max: "dataMax", axisLabel: { formatter: formatClock } },
+      x: timeAxis(t),
       y: { type: "value", name: "CoV", min: 0 }, unit: three, head: formatClock,
       series: [...bandSeries("Independent users (95 %)", t, low, high, theme.band),
         lineSeries("CoV", t, cov, theme.accent, { showSymbol: known.length < 40, markLine: levelMark(theme, 1, "1") })],
@@ -33,8 +33,8 @@ export function gapHistogram(curve) {
     const middles = curve.counts.map((/** @type {number} */ _, /** @type {number} */ i) => (curve.edges_ms[i] + curve.edges_ms[i + 1]) / 2);
     const bars = middles.map((/** @type {number} */ x, /** @type {number} */ i) => [x, curve.counts[i] || null]);
     const option = baseOption(theme, {
-      x: { type: "value", name: "Inter-launch time (ms)", min: 0, max: curve.edges_ms.at(-1), axisLabel: { formatter: (/** @type {number} */ x) => formatNumber(x, x % 1 ? 1 : 0) } },
-      y: { type: "log", name: "Number", min: 0.5, startValue: 0.5, axisLabel: { formatter: (/** @type {number} */ y) => formatNumber(y, y < 1 ? 1 : 0) } },
+      x: { type: "value", name: "Inter-launch time (ms)", min: 0, max: curve.edges_ms.at(-1), axisLabel: { formatter: formatTick, showMaxLabel: false } },
+      y: { type: "log", name: "Number", min: 0.5, startValue: 0.5, axisLabel: { formatter: formatTick } },
       unit: (value) => formatNumber(value, value < 10 ? 1 : 0), head: (x) => `${formatNumber(x)} ms`,
       series: [{ type: "bar", name: "Observed", data: bars, color: theme.bar, barWidth: "92%", barMaxWidth: 18, emphasis: { disabled: true } },
         lineSeries("Exponential", middles, curve.expected.map((/** @type {number} */ y) => (y >= 0.5 ? y : null)), theme.orange)],
@@ -89,7 +89,7 @@ export function dispersionChart(dispersion) {
     const modelled = rows.some((row) => row.model && Math.abs(row.model - 1) > 0.02);
     const option = baseOption(theme, {
       x: { type: "log", name: "Length of the window", min: "dataMin", max: "dataMax", axisLabel: { formatter: span } },
-      y: { type: "log", name: "Variance / mean", axisLabel: { formatter: (/** @type {number} */ y) => formatNumber(y, y < 1 ? 2 : 0) } },
+      y: { type: "log", name: "Variance / mean", axisLabel: { formatter: formatTick } },
       unit: three, head: span,
       series: [edge("Poisson, 2.5 %", "poisson_low"), edge("Poisson, 97.5 %", "poisson_high"),
         ...(modelled ? [lineSeries("Configured model", windows, column("model"), theme.orange, { lineStyle: { width: 1.5, color: theme.orange } })] : []),

@@ -1,7 +1,7 @@
 // Charts of the response times, as pure functions of the JSON.
 
-import { baseOption, lineSeries } from "./chart.js";
-import { formatClock, formatNumber, formatShare, isNumber } from "./format.js";
+import { baseOption, lineSeries, timeAxis } from "./chart.js";
+import { formatClock, formatNumber, formatShare, formatTick, isNumber } from "./format.js";
 import { fullName } from "./names.js";
 import { labelColor } from "./theme.js";
 
@@ -14,7 +14,7 @@ export function percentilesOverTime(time, span) {
     const shade = { silent: true, itemStyle: { color: theme.band }, data: span ? [[{ xAxis: span[0] }, { xAxis: span[1] }]] : [] };
     const few = { showSymbol: t.length < 3 };
     const option = baseOption(theme, {
-      x: { type: "value", name: "Time since the start", min: "dataMin", max: "dataMax", axisLabel: { formatter: formatClock } },
+      x: timeAxis(t),
       y: { type: "value", name: "ms", min: 0 }, unit: ms, head: formatClock,
       series: [lineSeries("p50", t, time.p50_ms, theme.accent, { ...few, markArea: shade }),
         lineSeries("p95", t, time.p95_ms, theme.orange, few), lineSeries("p99", t, time.p99_ms, theme.red, few)],
@@ -33,7 +33,7 @@ export function percentilePlot(curve, all) {
       lineSeries(fullName(of), of.tail, of.tail_ms, color, { step: "end", showSymbol: of.n < 20 });
     const option = baseOption(theme, {
       x: { type: "log", name: "Percentile", min: 1, max: "dataMax", axisLabel: { formatter: percentileOf } },
-      y: { type: "log", name: "ms", axisLabel: { formatter: (/** @type {number} */ y) => formatNumber(y, y < 1 ? 2 : 0) } },
+      y: { type: "log", name: "ms", axisLabel: { formatter: formatTick } },
       unit: ms, head: percentileOf, series: both(curve, all, theme, one),
     });
     const at = (/** @type {number} */ tail) => curve.tail_ms[curve.tail.findIndex((/** @type {number} */ x) => x >= tail)];
@@ -50,7 +50,7 @@ export function densityChart(curve, all) {
       lineSeries(fullName(of), of.density_ms, of.density.map((/** @type {number} */ y) => 100 * y), color,
         { areaStyle: { color, opacity: 0.12 }, showSymbol: of.density.length < 3 });
     const option = baseOption(theme, {
-      x: { type: "log", name: "Response time (ms)", min: "dataMin", max: "dataMax", axisLabel: { formatter: (/** @type {number} */ x) => formatNumber(x) } },
+      x: { type: "log", name: "Response time (ms)", min: "dataMin", max: "dataMax", axisLabel: { formatter: formatTick, showMinLabel: false, showMaxLabel: false } },
       y: { type: "value", name: "% of requests", min: 0 }, unit: (value) => formatShare(value / 100), head: ms,
       series: both(curve, all, theme, one),
     });

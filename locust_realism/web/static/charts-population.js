@@ -1,10 +1,9 @@
 // Charts of the user population, as pure functions of the JSON.
 
-import { bandSeries, baseOption, levelMark, lineSeries } from "./chart.js";
-import { formatClock, formatNumber, isNumber } from "./format.js";
+import { bandSeries, baseOption, levelMark, lineSeries, timeAxis } from "./chart.js";
+import { formatClock, formatNumber, formatTick, isNumber } from "./format.js";
 
-const time = { type: "value", name: "Time since the start", min: "dataMin", max: "dataMax", axisLabel: { formatter: formatClock } };
-const plain = (/** @type {number} */ value) => formatNumber(value);
+const plain = (/** @type {number} */ value) => formatTick(Number(value.toPrecision(3)));
 
 /** Users over time against the expected curve and its band. @param {any} series */
 export function usersOverTime(series) {
@@ -14,10 +13,10 @@ export function usersOverTime(series) {
     if (low && high) parts.push(...bandSeries("Expected, 95 %", t, low, high, theme.band));
     if (expected) parts.push(lineSeries("Expected", t, expected, theme.muted, { lineStyle: { type: "dashed", width: 1.5, color: theme.muted } }));
     parts.push(lineSeries("Users", t, users, theme.accent, { showSymbol: t.length < 3 }));
-    const option = baseOption(theme, { x: time, y: { type: "value", name: "Users", min: 0, minInterval: 1 }, unit: plain, head: formatClock, series: parts });
+    const option = baseOption(theme, { x: timeAxis(t), y: { type: "value", name: "Users", min: 0, minInterval: 1 }, unit: plain, head: formatClock, series: parts });
     const last = users.findLast(isNumber);
     const aim = expected?.findLast(isNumber);
-    const text = `${plain(last)} concurrent users at the end${isNumber(aim) ? `, ${plain(aim)} expected` : ""}.`;
+    const text = `${formatTick(last)} concurrent users at the end${isNumber(aim) ? `, ${plain(aim)} expected` : ""}.`;
     return { option, text, columns: ["t_s", "users", "expected", "low", "high"],
       rows: t.map((/** @type {number} */ x, /** @type {number} */ i) => [x, users[i], expected?.[i], low?.[i], high?.[i]]) };
   };
@@ -27,7 +26,7 @@ export function usersOverTime(series) {
 export function comings(series) {
   return (/** @type {import("./theme.js").Theme} */ theme) => {
     const { t_s: t, arrivals, departures } = series;
-    const option = baseOption(theme, { x: time, y: { type: "value", name: "Users / s", min: 0 }, unit: plain, head: formatClock,
+    const option = baseOption(theme, { x: timeAxis(t), y: { type: "value", name: "Users / s", min: 0 }, unit: plain, head: formatClock,
       series: [lineSeries("Arrivals", t, arrivals, theme.accent), lineSeries("Departures", t, departures, theme.orange)] });
     const mean = (/** @type {any[]} */ values) => { const known = values.filter(isNumber); return known.reduce((a, b) => a + b, 0) / Math.max(1, known.length); };
     return { option, text: `On average ${plain(mean(arrivals))} arrivals and ${plain(mean(departures))} departures per second.`,
@@ -42,7 +41,7 @@ export function rateOverTime(series) {
     const { t_s: t, rate, planned_rate: planned } = series;
     const parts = [lineSeries("Launches", t, rate, theme.accent, { showSymbol: t.length < 3 })];
     if (planned) parts.unshift(lineSeries("Planned", t, planned, theme.muted, { lineStyle: { type: "dashed", width: 1.5, color: theme.muted } }));
-    const option = baseOption(theme, { x: time, y: { type: "value", name: "Launches / s", min: 0 }, unit: plain, head: formatClock, series: parts });
+    const option = baseOption(theme, { x: timeAxis(t), y: { type: "value", name: "Launches / s", min: 0 }, unit: plain, head: formatClock, series: parts });
     const sum = (/** @type {any[]} */ values) => values.filter(isNumber).reduce((a, b) => a + b, 0);
     const text = planned ? `${formatNumber((100 * sum(rate)) / Math.max(1e-9, sum(planned)), 1)} % of the planned launches were made.`
       : `${plain(sum(rate) / Math.max(1, rate.length))} launches per second on average.`;
@@ -57,7 +56,7 @@ export function sessionLengths(sessions) {
     const { edges_s: edges, counts } = sessions;
     const bars = counts.map((/** @type {number} */ n, /** @type {number} */ i) => [(edges[i] + edges[i + 1]) / 2, n]);
     const option = baseOption(theme, { legend: false,
-      x: { type: "value", name: "Session length (s)", min: edges[0], max: edges.at(-1), axisLabel: { formatter: plain } },
+      x: { type: "value", name: "Session length (s)", min: edges[0], max: edges.at(-1), axisLabel: { formatter: formatTick } },
       y: { type: "value", name: "Sessions", minInterval: 1 }, unit: (n) => formatNumber(n, 0), head: (x) => `${plain(x)} s`,
       series: [{ type: "bar", name: "Sessions", data: bars, color: theme.bar, barWidth: "92%", emphasis: { disabled: true } }] });
     const text = `${formatNumber(sessions.n, 0)} sessions have ended; mean ${plain(sessions.mean_s)} s, CoV ${formatNumber(sessions.cov, 2)}.`;
@@ -70,8 +69,8 @@ export function profileAhead(profile) {
   return (/** @type {import("./theme.js").Theme} */ theme) => {
     const { t_s: t, rate, now_s: now } = profile;
     const unit = profile.unit ?? "per second";
-    const mark = isNumber(now) ? { markLine: { ...levelMark(theme, 0, "now"), data: [{ xAxis: now }], label: { formatter: "now", color: theme.muted, fontSize: 11 } } } : {};
-    const option = baseOption(theme, { legend: false, x: time, y: { type: "value", name: unit, min: 0 }, unit: plain, head: formatClock,
+    const mark = isNumber(now) && now > t[0] ? { markLine: { ...levelMark(theme, 0, "now"), data: [{ xAxis: now }], label: { formatter: "now", color: theme.muted, fontSize: 11 } } } : {};
+    const option = baseOption(theme, { legend: false, x: timeAxis(t), y: { type: "value", name: unit, min: 0 }, unit: plain, head: formatClock,
       series: [lineSeries("Planned", t, rate, theme.blue, mark)] });
     const top = Math.max(...rate);
     const text = `Between ${plain(Math.min(...rate))} and ${plain(top)} ${unit}; the highest at ${formatClock(t[rate.indexOf(top)])}.`;

@@ -1,2 +1,65 @@
-// The start form: our options behind one disclosure of their own, so that the form stays short.
-export function installFormGroups() {}
+// The start form: fields that share a prefix fold into one group, with a short label and the help text in full below.
+// Locust's elements keep their place and their text; only attributes and elements of our own are added.
+
+import { h, newId } from "./dom.js";
+
+/** @type {Record<string, string>} */
+const TITLES = { realism: "Recording and analysis", dav: "WebDAV scenario", population: "User population" };
+const FEWEST = 2;
+
+/** Group the fields of every form in sight that has not been grouped yet. @param {Element} page */
+export function installFormGroups(page) {
+  for (const input of page.ownerDocument.querySelectorAll("form .MuiAccordionDetails-root [name]")) {
+    const list = input.closest(".MuiAccordionDetails-root")?.firstElementChild;
+    if (!(list instanceof HTMLElement) || list.dataset.lrGrouped) continue;
+    list.dataset.lrGrouped = "yes";
+    groupFields(list);
+  }
+}
+
+/** @param {HTMLElement} list the column of fields */
+function groupFields(list) {
+  /** @type {{prefix: string, fields: HTMLElement[]}[]} */
+  const runs = [];
+  for (const field of /** @type {HTMLElement[]} */ ([...list.children])) {
+    const prefix = field.querySelector("[name]")?.getAttribute("name")?.match(/^[a-z]+(?=[A-Z])/)?.[0] ?? "";
+    if (runs.at(-1)?.prefix === prefix) runs.at(-1)?.fields.push(field);
+    else runs.push({ prefix, fields: [field] });
+  }
+  for (const { prefix, fields } of runs) {
+    if (!(prefix in TITLES)) continue;
+    fields.forEach((field) => explain(field, prefix));
+    if (fields.length >= FEWEST) fold(list, TITLES[prefix], fields);
+  }
+}
+
+/** A button that shows and hides the fields after it. @param {HTMLElement} list @param {string} title @param {HTMLElement[]} fields */
+function fold(list, title, fields) {
+  const button = h("button", { type: "button", "data-lr-fold": "", "aria-expanded": "false" },
+    h("span", { "aria-hidden": "true" }, "▸"), ` ${title} `, h("small", {}, `${fields.length} options`));
+  const show = (/** @type {boolean} */ open) => {
+    button.setAttribute("aria-expanded", String(open));
+    for (const field of fields) field.toggleAttribute("data-lr-folded", !open);
+  };
+  button.addEventListener("click", () => show(button.getAttribute("aria-expanded") !== "true"));
+  show(false);
+  list.insertBefore(button, fields[0]);
+}
+
+/** A short label, and the help text as a paragraph that the field is described by. @param {HTMLElement} field @param {string} prefix */
+function explain(field, prefix) {
+  const input = field.querySelector("[name]");
+  const label = field.querySelector("label, .MuiFormControlLabel-label");
+  const parts = label?.textContent?.match(/^([^(]+?) \((.+)\)$/s);
+  if (!input || !label || !parts) return;
+  const [, name, help] = parts;
+  const short = name.toLowerCase().startsWith(`${prefix} `) ? name.slice(prefix.length + 1) : name;
+  const id = newId();
+  for (const text of field.querySelectorAll("label, legend > span, .MuiFormControlLabel-label")) {
+    if (!text.querySelector("[name]")) text.setAttribute("data-lr-label", short);
+  }
+  const shown = help.charAt(0).toUpperCase() + help.slice(1);
+  (field.matches(".MuiFormControl-root") ? field : field.appendChild(h("div"))).append(h("p", { id, "data-lr-help": "" }, shown));
+  input.setAttribute("aria-describedby", id);
+  input.setAttribute("aria-label", short);
+}

@@ -38,7 +38,7 @@ export function formatNumber(value, digits) {
  */
 export function digitsFor(values, most = 3) {
   const sizes = values.filter(isNumber).map(Math.abs).filter((size) => size > 0).sort((a, b) => a - b);
-  if (!sizes.length) return 0;
+  if (!sizes.length || sizes.every(Number.isInteger)) return 0;
   const typical = sizes[Math.floor((sizes.length - 1) / 2)];
   return Math.max(0, Math.min(most, 2 - Math.floor(Math.log10(typical))));
 }
@@ -68,10 +68,17 @@ export function formatBytes(bytes) {
   return `${fixed(size, unit && size < 100 ? 1 : 0)} ${units[unit]}`;
 }
 
+const ticks = new Intl.NumberFormat(undefined, { maximumSignificantDigits: 4 });
+
+/** A round number as short as it goes, for an axis or a sentence: 50, 0.5, 1,200. @param {unknown} value */
+export function formatTick(value) {
+  return isNumber(value) ? ticks.format(value) : DASH;
+}
+
 /** Seconds since the start as the label of a time axis: 45 s, 12:30, 3:05:00. @param {number} seconds */
 export function formatClock(seconds) {
   const total = Math.round(seconds);
-  if (Math.abs(total) < 120) return `${total} s`;
+  if (Math.abs(total) < 60) return `${total} s`;
   const pad = (/** @type {number} */ part) => String(part).padStart(2, "0");
   const hours = Math.floor(total / 3600);
   const rest = `${pad(Math.floor(total / 60) % 60)}:${pad(total % 60)}`;

@@ -46,6 +46,7 @@ function start() {
   const notice = h("p", { class: "lr-notice", role: "status", hidden: true });
   const age = h("p", { class: "lr-age" });
   const body = h("div");
+  const waitingText = h("p", { class: "lr-empty" }, "The figures are being computed.");
   const section = h("section", { id: "locust-realism", class: "lr", hidden: true, role: "tabpanel" }, notice, body, age);
   installHints(section);
 
@@ -86,9 +87,9 @@ function start() {
     if (!views.has(title)) {
       const tab = TABS.find((one) => one.title === title);
       const view = tab?.create(context);
-      views.set(title, { ...tab, view });
+      views.set(title, { ...tab, view, filled: false });
     }
-    body.replaceChildren(views.get(title).view.root);
+    body.replaceChildren(views.get(title).filled ? views.get(title).view.root : waitingText);
     poll();
   }
 
@@ -102,6 +103,8 @@ function start() {
     tell(answer.problem);
     if (!answer.problem) {
       try {
+        if (!tab.filled) body.replaceChildren(tab.view.root);
+        tab.filled = true;
         tab.view.update(answer.data);
       } catch (error) {
         tell("This tab could not be drawn; Locust and the recording go on. The browser's console has the details.");

@@ -2,7 +2,7 @@
 
 import { bandSeries, baseOption, createChart, lineSeries } from "./chart.js";
 import { h, setChildren, setHidden, setText } from "./dom.js";
-import { formatNumber, isNumber } from "./format.js";
+import { formatTick, isNumber } from "./format.js";
 import { term } from "./hints.js";
 import { createTable } from "./table.js";
 
@@ -54,8 +54,8 @@ export function createCapacity(context) {
   return { root, update };
 }
 
-const plain = (/** @type {number} */ value) => formatNumber(value);
-const usersAxis = { type: "value", name: "Concurrent users", min: 0, axisLabel: { formatter: plain } };
+const plain = (/** @type {number} */ value) => formatTick(Number(value.toPrecision(3)));
+const usersAxis = { type: "value", name: "Concurrent users", min: 0, axisLabel: { formatter: formatTick } };
 const usersHead = (/** @type {number} */ users) => `${plain(users)} users`;
 
 /** A vertical line at the knee. @param {import("./theme.js").Theme} theme @param {any} capacity */

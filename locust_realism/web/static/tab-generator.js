@@ -1,11 +1,11 @@
 // Tab 4: whether the load generator was up to its work.
 
-import { baseOption, createChart, levelMark, lineSeries } from "./chart.js";
+import { baseOption, createChart, levelMark, lineSeries, timeAxis } from "./chart.js";
 import { h, setChildren } from "./dom.js";
-import { formatBytes, formatClock, formatNumber, formatShare, isNumber } from "./format.js";
+import { formatBytes, formatClock, formatNumber, formatShare, formatTick, isNumber } from "./format.js";
 import { statusChip, createTable } from "./table.js";
 import { createTiles } from "./tiles.js";
-import { labelColor } from "./theme.js";
+import { labelColors } from "./theme.js";
 
 /** @type {import("./table.js").Column[]} */
 const COLUMNS = [
@@ -53,7 +53,7 @@ export function createGenerator(context) {
     const series = generator.series ?? {};
     const drawn = (series.workers ?? []).length && (series.t_s ?? []).length > 1;
     cpu.update(drawn ? workerLines(series, "cpu", "CPU", (value) => formatShare(value, 0), [0.9, "90 %"]) : "The curve begins with the second report of a worker.");
-    lag.update(drawn ? workerLines(series, "lag_p99_ms", "ms", (value) => `${formatNumber(value)} ms`, null) : "The curve begins with the second report of a worker.");
+    lag.update(drawn ? workerLines(series, "lag_p99_ms", "ms", (value) => `${formatTick(value)} ms`, null) : "The curve begins with the second report of a worker.");
   }
   return { root, update };
 }
@@ -68,10 +68,11 @@ function highest(workers, key, format) {
 function workerLines(series, key, name, unit, level) {
   return (/** @type {import("./theme.js").Theme} */ theme) => {
     const { t_s: t, workers } = series;
+    const colors = labelColors(theme, workers.map((/** @type {any} */ worker) => String(worker.id)));
     const lines = workers.map((/** @type {any} */ worker, /** @type {number} */ i) => lineSeries(String(worker.id), t, worker[key] ?? [],
-      workers.length === 1 ? theme.accent : labelColor(theme, String(worker.id)), i === 0 && level ? { markLine: levelMark(theme, level[0], level[1]) } : {}));
+      workers.length === 1 ? theme.accent : colors.get(String(worker.id)) ?? theme.accent, i === 0 && level ? { markLine: levelMark(theme, level[0], level[1]) } : {}));
     const option = baseOption(theme, { legend: workers.length > 1,
-      x: { type: "value", name: "Time since the start", min: "dataMin", max: "dataMax", axisLabel: { formatter: formatClock } },
+      x: timeAxis(t),
       y: { type: "value", name, min: 0, axisLabel: { formatter: unit } }, unit, head: formatClock, series: lines });
     const last = workers.map((/** @type {any} */ worker) => (worker[key] ?? []).findLast(isNumber)).filter(isNumber);
     const text = last.length ? `Now between ${unit(Math.min(...last))} and ${unit(Math.max(...last))}.` : "";

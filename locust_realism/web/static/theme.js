@@ -39,7 +39,26 @@ export function isDark(element) {
 
 /** A name keeps its colour wherever it stands in a list. @param {Theme} theme @param {string} name */
 export function labelColor(theme, name) {
+  return theme.labels[slotOf(name, theme.labels.length)];
+}
+
+/** Colours of several names, different ones as far as there are enough. @param {Theme} theme @param {string[]} names */
+export function labelColors(theme, names) {
+  const count = theme.labels.length;
+  /** @type {Map<string, string>} */
+  const found = new Map();
+  const taken = new Set();
+  for (const name of [...names].sort()) {
+    let slot = slotOf(name, count);
+    for (let tries = 0; taken.has(slot) && tries < count; tries += 1) slot = (slot + 1) % count;
+    taken.add(slot);
+    found.set(name, theme.labels[slot]);
+  }
+  return found;
+}
+
+function slotOf(/** @type {string} */ name, /** @type {number} */ count) {
   let hash = 2166136261;
   for (let i = 0; i < name.length; i += 1) hash = Math.imul(hash ^ name.charCodeAt(i), 16777619);
-  return theme.labels[(hash >>> 0) % theme.labels.length];
+  return (hash >>> 0) % count;
 }
