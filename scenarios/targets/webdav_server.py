@@ -249,10 +249,11 @@ def main() -> None:
         )
         server.prepare()
         signal.signal(signal.SIGTERM, lambda *_: threading.Thread(target=server.stop).start())
+        url = f"http://{options.host}:{server.bind_addr[1]}"
         if options.end_with_parent:
             target_process.end_with_parent(server.stop)
-        url = f"http://{options.host}:{server.bind_addr[1]}"
-        print(f"A WebDAV server for trying, not for measuring a server, at {url}", file=sys.stderr, flush=True)
+        else:
+            print(f"A WebDAV server for trying, not for measuring a server, at {url}", file=sys.stderr, flush=True)
         target_process.announce(url, admin_user=options.admin, admin_password=password)
         try:
             server.serve()

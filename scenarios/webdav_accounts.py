@@ -1,0 +1,230 @@
+"""Where the users of ``webdav.py`` come from, and that none is left behind: the part of the scenario that is not load.
+
+Two kinds of provisioning: by the user interface of ownCloud and Nextcloud ("OCS"), where each user of the test is an
+account of its own that is made and deleted; and by given accounts (any WebDAV server), where each is a folder of its
+own in one of the accounts. Every name begins with the id of the run, so that what a killed run left is found again.
+"""
+
+from __future__ import annotations
+
+import itertools
+import json
+import logging
+import secrets
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from http import HTTPStatus
+from http.cookiejar import DefaultCookiePolicy
+from typing import Any
+from urllib.parse import quote
+from xml.etree import ElementTree
+
+import gevent
+import urllib3
+from gevent.lock import BoundedSemaphore
+from locust.clients import HttpSession
+from locust.event import EventHook
+
+logger = logging.getLogger(__name__)
+
+USERS = "/ocs/v2.php/cloud/users"
+OCS_HOME = "/remote.php/dav/files/{user}"
+DONE, NOT_THERE = (100, 200), (404, 998)
+PATIENCE_S = 60.0
+DELETES_AT_ONCE = 10
+
+
+@dataclass(frozen=True)
+class Account:
+    """Who a user of the test is: the name that the run gave, the login, and the folder to work in, as a URL path."""
+
+    name: str
+    user: str
+    password: str
+    home: str
+
+
+@dataclass(frozen=True)
+class Settings:
+    """What the accounts need to know of the command line, the same on the master and on all workers."""
+
+    host: str
+    kind: str
+    run: str
+    admin: tuple[str, str]
+    accounts: tuple[tuple[str, str], ...]
+    path: str
+    verify: bool
+
+    def session(self, auth: tuple[str, str], reported: EventHook | None = None) -> HttpSession:
+        """A client of its own that keeps no cookies; its requests are in no figures unless ``reported`` is given."""
+        client = HttpSession(base_url=self.host, request_event=reported or EventHook(), user=None)
+        client.auth, client.verify = auth, self.verify
+        without_cookies(client)
+        if not self.verify:
+            urllib3.disable_warnings(urllib3.exceptions.InsecureRequestWarning)
+        return client
+
+    def home(self, user: str) -> str:
+        """The URL path of a user's files, without a slash at its end."""
+        return quote(self.path.replace("{user}", user).rstrip("/"), safe="/%")
+
+
+def without_cookies(client: HttpSession) -> None:
+    """Have a client take no cookies, so that each request logs in anew."""
+    client.cookies.set_policy(DefaultCookiePolicy(allowed_domains=[]))
+
+
+def reason(response: Any) -> str:
+    """Why a request failed, by kind and without a URL or a name, so that equal failures are counted as one."""
+    error = getattr(response, "error", None)
+    if error is None:
+        try:
+            return f"{response.status_code} {HTTPStatus(response.status_code).phrase}"
+        except ValueError:
+            return f"status {response.status_code}"
+    while error.__cause__ or error.__context__:
+        error = error.__cause__ or error.__context__
+    return f"{type(error).__name__}: {error.strerror}" if getattr(error, "strerror", None) else type(error).__name__
+
+
+@contextmanager
+def asking(client: HttpSession, method: str, url: str, name: str, ok: tuple[int, ...], **given: Any) -> Iterator[Any]:
+    """A request that fails, by kind, unless its status is in ``ok``; the block may look at the answer and fail it too.
+
+    Redirects are not followed: a WebDAV server that redirects was given the wrong address.
+    """
+    with client.request(method, url, name=name, catch_response=True, allow_redirects=False, **given) as response:
+        if response.status_code in ok:
+            response.success()
+        else:
+            response.failure(reason(response))
+        yield response
+
+
+@dataclass(frozen=True)
+class Told:
+    """What the provisioning interface answered; ``code`` is the body's, because the status may be 200 on failure."""
+
+    code: int
+    message: str
+    users: tuple[str, ...] = ()
+
+    @classmethod
+    def by(cls, response: Any) -> Told:
+        try:
+            document = json.loads(response.content)["ocs"]
+            data = document["data"]
+            users = tuple(data["users"]) if isinstance(data, dict) and "users" in data else ()
+            return cls(int(document["meta"]["statuscode"]), str(document["meta"].get("message") or ""), users)
+        except (ValueError, KeyError, TypeError):
+            return cls(-response.status_code, reason(response))
+
+
+def ocs(client: HttpSession, method: str, name: str, path: str = "", gone: bool = False, **given: Any) -> Told:
+    """Ask the provisioning interface as the administrator; with ``gone`` a user who is not there is no failure."""
+    headers = {"OCS-APIRequest": "true"}
+    url = f"{USERS}{path}?format=json"
+    with client.request(method, url, name=name, catch_response=True, headers=headers, **given) as response:
+        told = Told.by(response)
+        if told.code in DONE or (gone and told.code in NOT_THERE):
+            response.success()
+        elif told.code > 0 and response.status_code < 500:
+            response.failure(f"{response.status_code}, code {told.code}: {told.message}")
+        else:
+            response.failure(f"{reason(response)}: {told.message}" if told.code > 0 else reason(response))
+    return told
+
+
+class Accounts:
+    """Makes the accounts of the users of this process, gives them back, and counts both."""
+
+    def __init__(self, settings: Settings, worker: int, request_event: EventHook) -> None:
+        self.settings = settings
+        self.created = self.deleted = 0
+        self._admin = settings.session(settings.admin, request_event)
+        self._events = request_event
+        self._numbers = itertools.count()
+        self._worker = worker
+        self._making: dict[str, tuple[gevent.Greenlet, Account]] = {}
+        self._deleting = BoundedSemaphore(DELETES_AT_ONCE)
+
+    def reserve(self) -> Account:
+        """The next account of this process; it is not on the server yet."""
+        number = next(self._numbers)
+        name = f"{self.settings.run}-{self._worker}-{number}"
+        if self.settings.kind == "ocs":
+            # long, and of all kinds of characters: for the strictest password policy
+            return Account(name, name, secrets.token_urlsafe(15) + "aA1.", self.settings.home(name))
+        given = self.settings.accounts
+        user, password = given[(self._worker + number) % len(given)]
+        return Account(name, user, password, f"{self.settings.home(user)}/{name}")
+
+    def make(self, account: Account) -> str:
+        """Make the account; why that failed, or nothing. Give it back in any case."""
+        # in a greenlet of its own: a user who is stopped now must not leave an account that is being made
+        making = gevent.spawn(self._make, account)
+        self._making[account.name] = (making, account)
+        problem: str = making.get()
+        return problem
+
+    def _make(self, account: Account) -> str:
+        if self.settings.kind == "ocs":
+            data = {"userid": account.user, "password": account.password}
+            told = ocs(self._admin, "POST", "user (create)", data=data)
+            made, problem = told.code in DONE, told.message
+        else:
+            client = self.settings.session((account.user, account.password), self._events)
+            with asking(client, "MKCOL", account.home, "folder (create)", (200, 201)) as response:
+                made, problem = response.status_code in (200, 201), reason(response)
+            client.close()
+        self.created += made
+        return "" if made else problem or "no reason given"
+
+    def give_back(self, account: Account) -> None:
+        """Delete the account, to the end even if the user who asks is killed meanwhile.
+
+        Also after a failed creation, because servers were seen to answer an error and make the user.
+        """
+        if account.name in self._making:
+            gevent.spawn(self._give_back, *self._making.pop(account.name)).join()
+
+    def give_back_all(self) -> None:
+        """Delete what is left of users who ended in another way than by being stopped."""
+        gevent.joinall([gevent.spawn(self.give_back, account) for _, account in list(self._making.values())])
+
+    def _give_back(self, making: gevent.Greenlet, account: Account) -> None:
+        unsure = bool(making.get())
+        with self._deleting:
+            for pause in (0.5, 2.0, None):
+                there, gone = self._delete(account, unsure)
+                if gone:
+                    self.created += there and unsure  # it had been made, whatever the server said
+                    self.deleted += there
+                    return
+                if pause is not None:
+                    gevent.sleep(pause)
+        logger.warning("%s is still on the server; it is looked for again when the run ends", account.name)
+
+    def _delete(self, account: Account, unsure: bool) -> tuple[bool, bool]:
+        """Whether there was something to delete, and whether it is gone now."""
+        if self.settings.kind == "ocs":
+            told = ocs(self._admin, "DELETE", "user", f"/{quote(account.name)}", gone=unsure, timeout=PATIENCE_S)
+            missing = (*NOT_THERE, 101) if unsure else NOT_THERE  # ownCloud says 101 where Nextcloud says 998
+            return told.code in DONE, told.code in DONE or told.code in missing
+        client = self.settings.session((account.user, account.password), self._events)
+        ok = (200, 204, 404) if unsure else (200, 204)
+        with asking(client, "DELETE", account.home, "folder", ok, timeout=PATIENCE_S) as response:
+            status = response.status_code
+        client.close()
+        return status in (200, 204), status in (200, 204, 404)
+
+
+def hrefs(document: bytes) -> list[str]:
+    """The addresses in a PROPFIND's answer; ValueError where it is none."""
+    try:
+        root = ElementTree.fromstring(document)
+    except ElementTree.ParseError as error:
+        raise ValueError(f"not a list of files: {error}") from None
+    return [node.text or "" for node in root.iter("{DAV:}href")]

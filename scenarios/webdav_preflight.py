@@ -1,0 +1,158 @@
+"""What ``webdav.py`` asks the server once before it sends users: host, credentials, provisioning, files.
+
+One question of each kind, because a server may lock an address out after a few bad logins, the clean-up with it.
+"""
+
+from __future__ import annotations
+
+from argparse import ArgumentTypeError
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any
+from urllib.parse import urlsplit
+
+from locust.env import Environment
+from webdav_accounts import DONE, Settings, asking, hrefs, ocs, reason
+
+WAIT_S = 30
+
+
+class Refused(Exception):
+    """The test cannot be; the message says why, in a sentence for the person at the keyboard."""
+
+
+def settings_of(environment: Environment) -> Settings:
+    """The settings that the master has found out and sent along, on any process of the run."""
+    options: Any = environment.parsed_options
+    return Settings(
+        host=(environment.host or "").rstrip("/"),
+        kind=options.dav_kind,
+        run=getattr(options, "dav_run", ""),
+        admin=(options.dav_admin_user or "", options.dav_admin_password or ""),
+        accounts=tuple((user, password) for user, password in options.dav_account_list),
+        path=options.dav_path,
+        verify=not options.dav_insecure,
+    )
+
+
+def check(
+    environment: Environment, host: str, form: Mapping[str, str], read: Mapping[str, Callable[[str], Any]]
+) -> str:
+    """Why a test cannot be, or nothing; ``read`` has the readers of the start form's fields."""
+    options: Any = environment.parsed_options
+    try:
+        for field, reader in read.items():
+            if field in form:
+                _read(field, form[field], reader)
+        _check_host(host)
+        options.dav_account_list = given_accounts(options.dav_accounts, options.dav_user, options.dav_password)
+        options.dav_kind = "ocs" if options.dav_admin_user and options.dav_provisioning != "none" else "none"
+        settings = settings_of(environment)
+        settings = Settings(**{**vars(settings), "host": host.rstrip("/")})
+        if settings.kind == "ocs":
+            try:
+                _check_provisioning(settings)
+            except NoProvisioning:
+                if options.dav_provisioning == "ocs" or not settings.accounts:
+                    raise
+                options.dav_kind = "none"
+        if options.dav_kind == "none":
+            _check_accounts(settings, options.dav_provisioning)
+    except Refused as refusal:
+        return str(refusal)
+    return ""
+
+
+def _read(field: str, text: str, reader: Callable[[str], Any]) -> None:
+    try:
+        reader(text)
+    except (ValueError, ArgumentTypeError) as error:
+        raise Refused(f"{field.replace('_', ' ')}: {error}") from None
+
+
+def _check_host(host: str) -> None:
+    if not host:
+        raise Refused("There is no host to test: give --host.")
+    where = urlsplit(host)
+    if where.scheme not in ("http", "https") or not where.hostname:
+        raise Refused(f"The host must be a URL like http://owncloud.example:8080, not {host!r}.")
+    if where.username or where.password:
+        raise Refused("The host must not hold credentials, which would be shown: use --dav-user or --dav-admin-user.")
+
+
+def given_accounts(file: str | None, user: str | None, password: str | None) -> list[tuple[str, str]]:
+    """The accounts of ``--dav-user`` and ``--dav-accounts`` (``user:password`` a line; ``#`` begins a comment)."""
+    accounts = [(user, password or "")] if user else []
+    if file:
+        try:
+            lines = Path(file).read_text(encoding="utf-8").splitlines()
+        except (OSError, UnicodeDecodeError) as error:
+            raise Refused(f"The accounts in {file} cannot be read: {error}") from None
+        for number, line in enumerate(lines, start=1):
+            name, colon, word = line.strip().partition(":")
+            if name and not name.startswith("#"):
+                if not colon:
+                    raise Refused(f"{file}, line {number}: each line must be user:password.")
+                accounts.append((name, word))
+    return accounts
+
+
+class NoProvisioning(Refused):
+    """The server has no interface to make users."""
+
+
+def _check_provisioning(settings: Settings) -> None:
+    """One question to the provisioning interface as the administrator."""
+    admin, host = settings.admin[0], settings.host
+    told = ocs(settings.session(settings.admin), "GET", "preflight", params={"search": "lr-"}, timeout=WAIT_S)
+    if told.code in DONE:
+        return
+    if told.code == 0:
+        raise Refused(_unreachable(host, told.message))
+    if told.code in (997, 401, -401):
+        raise Refused(
+            f"{host} refuses the administrator {admin!r}: check --dav-admin-user and --dav-admin-password. "
+            "(Asked once: after some bad logins servers lock an address out.)"
+        )
+    if told.code in (403, -403):
+        raise Refused(f"{host}: {admin!r} may not make users: give an administrator by --dav-admin-user.")
+    if told.code == -429:
+        raise Refused(f"{host} answers 429: it has locked this address out for a while, as after bad logins. Wait.")
+    if told.code == -503:
+        raise Refused(f"{host} answers 503: it is in maintenance mode, or overloaded.")
+    if told.code == -400:
+        raise Refused(f"{host} answers 400: it may not know itself by this host name (its list of trusted domains).")
+    raise NoProvisioning(
+        f"{host} has no user provisioning that could be used ({told.message}): give accounts by --dav-user or "
+        "--dav-accounts, and --dav-provisioning none."
+    )
+
+
+def _check_accounts(settings: Settings, provisioning: str) -> None:
+    """One look into the folder of the first given account."""
+    if not settings.accounts:
+        raise Refused(
+            "Users come from an administrator (--dav-admin-user, --dav-admin-password) or are given (--dav-user, "
+            f"--dav-password, or --dav-accounts): there is neither, and --dav-provisioning is {provisioning}."
+        )
+    user = settings.accounts[0][0]
+    url = settings.home(user) + "/"
+    client = settings.session(settings.accounts[0])
+    with asking(client, "PROPFIND", url, "preflight", (207,), headers={"Depth": "0"}, timeout=WAIT_S) as response:
+        status, why, document = response.status_code, reason(response), response.content
+    where = settings.host + url
+    if status == 0:
+        raise Refused(_unreachable(settings.host, why))
+    if status in (401, 403):
+        raise Refused(f"{where} refuses {user!r} ({why}): check the given accounts.")
+    if status != 207:
+        raise Refused(f"{where} is no WebDAV folder ({why}): check --host and --dav-path (now {settings.path}).")
+    try:
+        hrefs(document)
+    except ValueError as error:
+        raise Refused(f"{where} does not answer as WebDAV does: {error}") from None
+
+
+def _unreachable(host: str, why: str) -> str:
+    hint = " (a certificate that nobody signed: --dav-insecure)" if "SSL" in why or "CERT" in why.upper() else ""
+    return f"{host} cannot be reached: {why}{hint}."
