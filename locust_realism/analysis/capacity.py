@@ -166,14 +166,14 @@ def _curves(rows: Sequence[Row], rng: np.random.Generator, warnings: list[str]) 
     except ValueError as error_:
         warnings.append(f"No knee: {error_}.")
         return described, None
+    measured = knee.where == "measured"
     return described, {
-        "users": knee.users if knee.reached else None,
-        "low": knee.low,
-        "high": knee.high if knee.reached else None,
-        "rate_max": knee.rate_max if knee.reached else None,
-        "cycle_ms": 1e3 * knee.cycle_s,
-        "reached": knee.reached,
-        "largest_users": float(users.max()),
+        "users": knee.users if measured else None,
+        "low": knee.low if knee.where != "below" else None,
+        "high": knee.high if knee.where != "beyond" else None,
+        "rate_max": knee.rate_max if measured else None,
+        "cycle_ms": 1e3 * knee.cycle_s if measured else None,
+        "where": knee.where,
     }
 
 
@@ -272,14 +272,20 @@ def _explanation(rows: Sequence[Row], knee: Row | None, targets: Sequence[Row]) 
         return "The number of users was not recorded, so nothing can be said about capacity."
     first, last = rows[0]["users"], rows[-1]["users"]
     said = [f"Measured from {first:.4g} to {last:.4g} concurrent users."]
-    if knee and knee["reached"]:
-        limit = f" to {knee['high']:.3g}" if knee["high"] is not None else " or more"
+    if knee and knee["where"] == "measured":
+        low = f"{knee['low']:.3g}" if knee["low"] is not None else f"fewer than {first:.4g}"
+        high = f"{knee['high']:.3g}" if knee["high"] is not None else "more than were measured"
         said.append(
-            f"The system scales up to about {knee['users']:.3g} users (95 % interval {knee['low']:.3g}{limit}), where "
+            f"The system scales up to about {knee['users']:.3g} users (95 % interval {low} to {high}), where "
             f"throughput levels off at {knee['rate_max']:.4g} requests/s; more users only wait longer."
         )
-    elif knee:
+    elif knee and knee["where"] == "beyond":
         said.append(f"Throughput still grows at {last:.4g} users: the knee was not reached, go on with more users.")
+    elif knee:
+        said.append(
+            f"Throughput does not grow with the users, not even from {first:.4g} on: the knee lies below, or the load "
+            "does not depend on the number of users. Measure with fewer."
+        )
     said += [_target_sentence(target, last) for target in targets]
     return " ".join(said)
 

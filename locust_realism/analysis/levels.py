@@ -80,7 +80,10 @@ def split_levels(
         if len(rows) < min_launches or duration <= 0:
             continue
         at = users[rows]
-        levels.append(Level(float(at @ gaps) / duration, int(at.min()), int(at.max()), rows, gaps, duration))
+        fewest, most = int(at.min()), int(at.max())
+        # The weighted mean of equal numbers can miss them by a rounding error, and a level of 20 users is 20.
+        mean = min(max(float(at @ gaps) / duration, fewest), most)
+        levels.append(Level(float(mean), fewest, most, rows, gaps, duration))
     return levels
 
 

@@ -122,16 +122,17 @@ class Knee:
     """Where a closed system stops to scale: N* = (R_min + Z) / D_max = (R_min + Z) X_max.
 
     ``users`` with its interval ``low`` to ``high``, ``rate_max`` = 1/D_max in requests/s, ``cycle_s`` = R_min + Z.
-    ``reached`` is whether the measured levels go beyond the knee: if not, ``users`` is an extrapolation, and only that
-    the knee is not below ``low`` may be said. ``high`` is None where the data set no upper limit.
+    ``where`` the knee lies: ``measured`` (levels on both sides of it), ``beyond`` the largest level (throughput still
+    grows there) or ``below`` the smallest (it grows nowhere). Only where it is measured are the figures more than an
+    extrapolation. ``low`` and ``high`` are None where they lie outside what was measured.
     """
 
     users: float
-    low: float
+    low: float | None
     high: float | None
     rate_max: float
     cycle_s: float
-    reached: bool
+    where: str
 
 
 def find_knee(users: ArrayLike, rate: ArrayLike, error: ArrayLike, *, confidence: float = 0.95) -> Knee:
@@ -149,8 +150,8 @@ def find_knee(users: ArrayLike, rate: ArrayLike, error: ArrayLike, *, confidence
 
     >>> n = np.array([1, 2, 4, 8, 12, 16, 24, 32])
     >>> knee = find_knee(n, np.minimum(n / 1.2, 10.0), 0.02 * np.minimum(n / 1.2, 10.0))
-    >>> round(knee.users), knee.reached
-    (12, True)
+    >>> round(knee.users), knee.where
+    (12, 'measured')
     """
     n, x, se = _checked(users, rate, error)
     kept = rising_levels(n, x, se)
@@ -166,16 +167,16 @@ def find_knee(users: ArrayLike, rate: ArrayLike, error: ArrayLike, *, confidence
     centre = np.array([fit.log_knee for fit in fits])
     spread = np.array([math.sqrt(fit.variance * widen) for fit in fits])
     low, middle, high = _mixture_quantiles(centre, spread, weight, dof, confidence)
-    cycle = math.exp(float(weight @ np.array([fit.log_cycle for fit in fits])))
-    largest = float(n.max())
-    reached = largest >= 1.2 * middle and low <= largest
+    log_cycle = np.array([fit.log_cycle for fit in fits])
+    smallest, largest = float(n.min()), float(n.max())
+    where = "beyond" if largest < 1.2 * middle or low > largest else "below" if middle < smallest else "measured"
     return Knee(
         users=middle,
-        low=low if reached else min(low, largest),
-        high=high if high <= 2 * largest else None,
-        rate_max=middle / cycle,
-        cycle_s=cycle,
-        reached=reached,
+        low=low if smallest <= low <= largest else None,
+        high=high if smallest <= high <= 2 * largest else None,
+        rate_max=math.exp(float(weight @ (centre - log_cycle))),
+        cycle_s=math.exp(float(weight @ log_cycle)),
+        where=where,
     )
 
 

@@ -143,7 +143,7 @@ def test_cleaned_text_is_printable(text: str) -> None:
 
 
 def test_a_column_without_figures_shows_dashes() -> None:
-    assert table([Column("a", "a"), Column("b", "b")], [{"a": None, "b": 1.0}], width=40) == ["  a     b", "  -  1.00"]
+    assert table([Column("a", "a"), Column("b", "b")], [{"a": None, "b": 1.5}], width=40) == ["  a     b", "  -  1.50"]
 
 
 def test_wrapping_keeps_every_word() -> None:

@@ -1,0 +1,318 @@
+"""How many users a system holds, judged on closed queues whose answer is known and on the shape of a published run."""
+
+from __future__ import annotations
+
+import heapq
+from typing import Any
+
+import numpy as np
+import pytest
+
+from locust_realism.analysis.capacity import capacity, crossing, isotonic, parse_target
+from locust_realism.analysis.levels import level_edges, quantile_errors, rate_errors, split_levels
+from locust_realism.analysis.scaling import Knee, _FactorTable, find_knee, fit_usl, usl_rate
+from locust_realism.recording.launches import LaunchLog
+
+
+def closed_queue(
+    rng: np.random.Generator,
+    users: int,
+    requests: int,
+    *,
+    think: float,
+    demands: tuple[float, ...],
+    servers: tuple[int, ...],
+) -> LaunchLog:
+    """Event simulation: each user thinks (exponential), then passes first-come-first-served stations in turn."""
+    free = [[0.0] * many for many in servers]
+    events = [(rng.exponential(think), user, 0, 0.0) for user in range(users)]
+    heapq.heapify(events)
+    launches, responses, slots = [], [], []
+    warm_up = 4 * users + 100
+    while len(launches) < requests + warm_up:
+        now, user, station, launched = heapq.heappop(events)
+        if station == 0:
+            launched = now
+        if station == len(demands):
+            launches.append(launched)
+            responses.append(now - launched)
+            slots.append(user)
+            heapq.heappush(events, (now + rng.exponential(think), user, 0, 0.0))
+            continue
+        end = max(now, free[station][0]) + rng.exponential(demands[station])
+        heapq.heapreplace(free[station], end)
+        heapq.heappush(events, (end, user, station + 1, launched))
+    launch_us = (1e6 * np.array(launches[warm_up:])).astype(np.int64)
+    return LaunchLog.build(launch_us, 1e6 * np.array(responses[warm_up:]), slot=slots[warm_up:], users=users)
+
+
+def staircase(rng: np.random.Generator, levels: list[int], requests: int, **queue: Any) -> LaunchLog:
+    """One run after the other at each number of users, on one axis of time."""
+    parts, start = [], 0
+    for users in levels:
+        part = closed_queue(rng, users, requests, **queue)
+        launch_us = part.launch_us - part.launch_us.min() + start
+        start = int(launch_us.max()) + 1_000_000
+        parts.append(LaunchLog.build(launch_us, part.response_us, slot=part.slot, users=users))
+    return LaunchLog.concat(parts)
+
+
+def around(knee: float) -> list[int]:
+    return sorted({max(1, round(knee * part)) for part in (0.1, 0.25, 0.4, 0.6, 0.8, 1, 1.2, 1.5, 2, 2.5)})
+
+
+QUEUES = {
+    "one server": {"think": 1.0, "demands": (0.1,), "servers": (1,)},
+    "four servers": {"think": 1.0, "demands": (0.2,), "servers": (4,)},
+    "a bottleneck of three stations": {"think": 1.0, "demands": (0.03, 0.1, 0.05), "servers": (1, 1, 1)},
+    "three equal stations": {"think": 0.5, "demands": (0.1, 0.1, 0.1), "servers": (1, 1, 1)},
+}
+
+
+@pytest.mark.parametrize("name", QUEUES)
+def test_the_interval_of_the_knee_covers_the_known_one(name: str) -> None:
+    """Twelve runs: at 95 % coverage fewer than 9 of 12 happen once in 5,000."""
+    queue = QUEUES[name]
+    demand = max(d / m for d, m in zip(queue["demands"], queue["servers"], strict=True))
+    known = (sum(queue["demands"]) + queue["think"]) / demand
+    rng = np.random.default_rng(7)
+    covered, widths = 0, []
+    for _ in range(12):
+        found = capacity(staircase(rng, around(known), 1200, **queue))["knee"]
+        assert found["where"] == "measured"
+        covered += found["low"] <= known <= found["high"]
+        widths.append((found["high"] - found["low"]) / known)
+    assert covered >= 9
+    assert np.mean(widths) < 0.35, "an interval that covers because it is wide says nothing"
+
+
+def test_the_interval_does_not_cover_another_knee() -> None:
+    """Negative control: the interval for N* = 11 excludes 14 and 8.5."""
+    found = capacity(staircase(np.random.default_rng(8), around(11), 2000, **QUEUES["one server"]))["knee"]
+    assert 8.5 < found["low"] < found["high"] < 14
+
+
+def test_data_of_the_published_shape_gives_fifteen_users() -> None:
+    """A ramp of one user each 40 s, a think time of 1 s: flat to 15 users, steep after (Neumann, Locust 04)."""
+    rng = np.random.default_rng(9)
+    launch, response, users, start = [], [], [], 0.0
+    for n in range(1, 31):
+        flat = 0.165 if n <= 10 else 0.165 + 0.005 * (n - 10)
+        mean = max(flat, n / (15 / 1.19) - 1.0) if n <= 15 else n / 12.6 * (1 + 0.04 * np.sin(n)) - 1.0
+        rate = n / (1.0 + mean)
+        count = rng.poisson(40 * rate)
+        launch.append(np.sort(start + 40 * rng.random(count)))
+        response.append(np.maximum(0.05, rng.normal(mean, 0.15 * mean, count)))
+        users.append(np.full(count, n))
+        start += 40
+    log = LaunchLog.build(
+        (1e6 * np.concatenate(launch)).astype(np.int64), 1e6 * np.concatenate(response), users=np.concatenate(users)
+    )
+    found = capacity(log, targets=["p50 < 400ms"], think_s=1.0)
+    knee = found["knee"]
+    assert abs(knee["users"] - 15) <= 2
+    assert knee["low"] <= 15 <= knee["high"] + 1
+    assert knee["high"] - knee["low"] < 6
+    assert 14 <= found["targets"][0]["users"] <= 20
+
+
+@pytest.mark.parametrize(
+    ("levels", "where"),
+    [([1, 2, 3, 4, 5], "beyond"), ([40, 50, 60, 70, 80], "below"), ([2, 5, 10, 20, 30], "measured")],
+)
+def test_nothing_is_said_beyond_what_was_measured(levels: list[int], where: str) -> None:
+    found = capacity(staircase(np.random.default_rng(10), levels, 1500, **QUEUES["one server"]))
+    assert found["knee"]["where"] == where
+    assert (found["knee"]["users"] is None) == (where != "measured")
+    assert max(found["usl"]["curve"]["users"]) <= max(levels)
+    assert found["usl"]["peak_users"] is None or found["usl"]["peak_users"] <= max(levels)
+    words = {"beyond": "not reached", "below": "does not grow", "measured": "scales up to about"}
+    assert words[where] in found["explanation"]
+
+
+def test_throughput_that_falls_after_its_peak_does_not_hide_the_knee() -> None:
+    n = np.array([2.0, 4, 6, 8, 10, 12, 15, 20, 30, 40])
+    x = np.minimum(n, 10.0)
+    x[n > 20] = [6.0, 4.0]
+    knee = find_knee(n, x, 0.02 * x)
+    assert knee.where == "measured"
+    assert 9 < knee.users < 11
+    fit = fit_usl(n, x, 0.02 * x, rng=np.random.default_rng(1))
+    assert fit.peak_users is not None
+    assert 8 < fit.peak_users < 25
+
+
+def mean_value_analysis(users: int, demand: float, stations: int, think: float) -> float:
+    """Exact throughput of K equal stations by the recursion of Reiser and Lavenberg, apart from the product form."""
+    queue, rate = 0.0, 0.0
+    for n in range(1, users + 1):
+        response = stations * demand * (1 + queue / stations)
+        rate = n / (think + response)
+        queue = rate * response
+    return rate
+
+
+@pytest.mark.parametrize("stations", [1, 3])
+def test_the_product_form_equals_mean_value_analysis(stations: int) -> None:
+    levels = np.array([1.0, 2, 7, 30])
+    table = _FactorTable(levels, "stations", stations)
+    cycle, knee = 1.3, 13.0
+    expected = [mean_value_analysis(int(n), cycle / knee, stations, cycle - stations * cycle / knee) for n in levels]
+    np.testing.assert_allclose(table.rate(cycle, knee), expected, rtol=1e-9)
+
+
+def test_several_servers_equal_the_birth_and_death_equations() -> None:
+    """M/M/c//N: p_k+1 / p_k = (N - k) S / (Z min(k + 1, c)), X = (N - mean busy) / Z."""
+    c, cycle, knee, n = 4, 1.3, 13.0, 20
+    service, think = c * cycle / knee, cycle - c * cycle / knee
+    p = [1.0]
+    for k in range(n):
+        p.append(p[-1] * (n - k) * service / (think * min(k + 1, c)))
+    at_station = sum(k * weight for k, weight in enumerate(p)) / sum(p)
+    rate = _FactorTable(np.array([float(n)]), "servers", c).rate(cycle, knee)
+    np.testing.assert_allclose(rate, (n - at_station) / think, rtol=1e-9)
+
+
+def test_the_band_of_the_scalability_law_covers_the_true_curve() -> None:
+    """A pointwise 95 % band over 200 samples: 6 standard errors below .95 is .86."""
+    n = np.array([1.0, 2, 4, 8, 16, 32, 48])
+    truth = usl_rate(n, 0.03, 0.0008, 20.0)
+    rng = np.random.default_rng(3)
+    inside = np.zeros(len(n))
+    for _ in range(200):
+        fit = fit_usl(n, truth + rng.normal(0, 0.02 * truth), 0.02 * truth, rng=rng, draws=200)
+        low, high = fit.band(n)
+        inside += (low <= truth) & (truth <= high)
+    assert (inside / 200 > 0.86).all()
+
+
+def test_littles_law_holds_in_a_closed_queue_and_is_missed_when_users_idle() -> None:
+    rng = np.random.default_rng(4)
+    log = staircase(rng, [5, 10, 15, 20], 3000, **QUEUES["one server"])
+    found = capacity(log)
+    for row in found["levels"]:
+        # Round trips at the edges of a level are cut off: of the order of one round trip in the level's length.
+        assert row["little_ratio"] == pytest.approx(1, abs=0.06)
+        assert row["think_ms"] == pytest.approx(1000, rel=0.08)
+    assert not any("Little" in warning for warning in found["warnings"])
+    idle = LaunchLog.build(log.launch_us, log.response_us, slot=log.slot, users=2 * log.users)
+    assert any("Little's law does not hold at 4 of 4" in warning for warning in capacity(idle)["warnings"])
+
+
+def test_a_busy_generator_is_named_as_the_limit() -> None:
+    log = LaunchLog.build(np.arange(400) * 10_000, 1000, users=np.repeat([1, 2, 3, 4], 100))
+    assert any("used 97% of a core" in w for w in capacity(log, health={"cpu_max": 0.97})["warnings"])
+    assert any("250 ms late" in w for w in capacity(log, health={"lateness_p99_ms": 250.0})["warnings"])
+    assert not any("generator" in w.lower() for w in capacity(log, health={"cpu_max": 0.5})["warnings"])
+
+
+def linear_run(rng: np.random.Generator, levels: list[int], n: int) -> LaunchLog:
+    """p95 of the response times is exactly 20 ms a user: exponential times of mean 20 N / ln 20."""
+    parts = []
+    for index, users in enumerate(levels):
+        launch = index * 100_000_000 + np.sort(rng.integers(0, 99_000_000, n))
+        parts.append(LaunchLog.build(launch, rng.exponential(20_000 * users / np.log(20), n), users=users))
+    return LaunchLog.concat(parts)
+
+
+def test_the_interval_of_a_target_covers_the_known_number_of_users() -> None:
+    """p95 < 400 ms holds up to 20 users: 40 runs, of which at 95 % fewer than 32 cover once in 2,000."""
+    rng = np.random.default_rng(5)
+    covered = 0
+    for _ in range(40):
+        target = capacity(linear_run(rng, [5, 10, 15, 18, 22, 30], 1500), targets=["p95 < 400ms"])["targets"][0]
+        assert target["status"] == "measured"
+        covered += target["low"] <= 20 <= target["high"]
+        assert target["high"] - target["low"] < 8
+    assert covered >= 32
+
+
+@pytest.mark.parametrize(("target", "status"), [("p95 < 10s", "met by all"), ("p95 < 1ms", "met by none")])
+def test_a_target_outside_the_measured_range_gives_no_number(target: str, status: str) -> None:
+    found = capacity(linear_run(np.random.default_rng(6), [5, 10, 15, 20], 500), targets=[target])
+    assert found["targets"][0]["status"] == status
+    assert found["targets"][0]["users"] is None
+
+
+def test_one_run_at_three_levels_gives_three_rows_and_each_its_own_percentiles() -> None:
+    log = linear_run(np.random.default_rng(7), [20, 50, 100], 2000)
+    rows = capacity(log)["levels"]
+    assert [row["users"] for row in rows] == [20, 50, 100]
+    for row in rows:
+        assert row["p95_ms"] == pytest.approx(20 * row["users"], rel=0.15)
+
+
+def test_the_same_log_gives_the_same_figures_whatever_the_order_of_its_rows() -> None:
+    log = linear_run(np.random.default_rng(8), [5, 10, 15, 20], 200)
+    shuffled = log.take(np.random.default_rng(1).permutation(len(log)))
+    assert capacity(log, targets=["p95 < 300ms"]) == capacity(shuffled, targets=["p95 < 300ms"])
+
+
+def test_the_error_of_a_rate_is_that_of_a_poisson_process() -> None:
+    """The mean estimated error against sqrt(rate / T), over 30 runs at 3 levels."""
+    ratios = []
+    for seed in range(30):
+        rng = np.random.default_rng(seed)
+        launch = np.cumsum(rng.exponential(10_000, 3000)).astype(np.int64)
+        levels = split_levels(LaunchLog.build(launch, 1, users=np.repeat([1, 2, 3], 1000)))
+        ratios += [
+            error / np.sqrt(level.rate / level.duration_s)
+            for level, error in zip(levels, rate_errors(levels), strict=True)
+        ]
+    assert np.mean(ratios) == pytest.approx(1, abs=0.06)
+
+
+def test_the_error_of_a_percentile_is_its_spread_over_runs() -> None:
+    rng = np.random.default_rng(2)
+    found = np.array([quantile_errors(rng.exponential(1, 4000), 0.95) for _ in range(200)])
+    assert found[:, 1].mean() == pytest.approx(found[:, 0].std(ddof=1), rel=0.2)
+
+
+def test_levels_merge_neighbours_until_each_has_its_launches() -> None:
+    counts = np.zeros(101, dtype=np.int64)
+    counts[1:] = 10
+    edges = level_edges(counts, min_launches=24, max_levels=100)
+    sizes = np.diff([*edges, 101]) * 10
+    assert sizes.min() >= 24
+    assert len(level_edges(counts, max_levels=8)) <= 8
+
+
+def test_isotonic_regression_is_the_nearest_growing_sequence() -> None:
+    rng = np.random.default_rng(3)
+    values = rng.normal(size=12)
+    best = isotonic(values)
+    assert (np.diff(best) >= -1e-12).all()
+    for _ in range(500):
+        other = np.sort(best + rng.normal(0, 0.3, 12))
+        assert ((values - best) ** 2).sum() <= ((values - other) ** 2).sum() + 1e-12
+    assert crossing(np.arange(3.0), np.array([1.0, 1, 1]), 2.0) == np.inf
+
+
+@pytest.mark.parametrize(
+    "text", ["p95 > 400ms", "cov < 2", "p95[GET a] < 1s", "verdict is red", "failures < 10", "rate < 5/s"]
+)
+def test_a_target_that_cannot_be_one_is_refused(text: str) -> None:
+    with pytest.raises(ValueError, match="target"):
+        parse_target(text)
+
+
+@pytest.mark.parametrize(
+    ("users", "rate", "error", "said"),
+    [
+        ([1, 2, 3], [1, 2, 3], [1, 1, 1], "3 different levels"),
+        ([1, 2, 3, 4], [1, 2, 3, 0], [1, 1, 1, 1], "rate is 0"),
+        ([0, 2, 3, 4], [1, 2, 3, 4], [1, 1, 1, 1], "users is 0"),
+        ([1, 2, 3, 4], [1, 2, 3, 4], [1, 1, 1, float("nan")], "error is nan"),
+        ([1, 2, 3, 4], [1, 2, 3], [1, 1, 1], "expected one length"),
+    ],
+)
+def test_bad_levels_are_refused(users: list[float], rate: list[float], error: list[float], said: str) -> None:
+    with pytest.raises(ValueError, match=said):
+        find_knee(users, rate, error)
+
+
+def test_no_users_recorded_is_said() -> None:
+    found = capacity(LaunchLog.build(range(100), 1))
+    assert found["levels"] == []
+    assert "not recorded" in found["explanation"]
+    assert isinstance(find_knee([1, 2, 3, 4, 6], [1, 2, 3, 3.5, 3.6], [0.1] * 5), Knee)
