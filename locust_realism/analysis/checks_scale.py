@@ -20,14 +20,18 @@ from locust_realism.analysis.checks import (
 from locust_realism.analysis.evidence import CYCLES, Evidence
 from locust_realism.analysis.settings import VerdictBounds
 
+MIN_INDEPENDENT = 15
+"""Fewest independent windows on which a scale is judged."""
+
 
 def scales(e: Evidence, b: VerdictBounds) -> Finding:
     """Check 6: index of dispersion at every scale up to ten round trips, against the configured model's curve."""
     cycle = e.users.round_trip
     longest = CYCLES * cycle if math.isfinite(cycle) and e.closed else math.inf
     rows = [row for row in e.dispersion if row["window_s"] <= longest and math.isfinite(row["idc"])]
+    rows = [row for row in rows if row["independent_windows"] >= MIN_INDEPENDENT]
     if not rows:
-        return Finding(NO_DATA, None, None, "The run is too short: no scale from 10 ms on has 20 windows.")
+        return Finding(NO_DATA, None, None, "The run is too short: no scale from 10 ms on has 20 independent windows.")
     graded = [(_dispersion_status(row, b), row) for row in rows]
     status, worst = max(graded, key=lambda pair: (SEVERITY[pair[0]], abs(math.log(_ratio(pair[1])))))
     modelled = any(row["model"] != 1 for row in rows)
@@ -52,7 +56,7 @@ def _ratio(row: dict[str, Any]) -> float:
 
 
 def _dispersion_status(row: dict[str, Any], b: VerdictBounds) -> str:
-    ratio, k = _ratio(row), int(row["windows"])
+    ratio, k = _ratio(row), float(row["independent_windows"])
     # Chance limits by Wilson and Hilferty's cube root, since the variance of few counts is skewed.
     part = 2 / (9 * (k - 1))
     low, high = ((1 - part + sign * b.standard_errors * math.sqrt(part)) ** 3 for sign in (-1, 1))

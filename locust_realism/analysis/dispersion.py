@@ -122,14 +122,14 @@ def window_counts(times_us: NDArray[Any], window_s: Sequence[float]) -> list[Int
     return counts
 
 
-def poisson_band(windows: int) -> tuple[float, float]:
-    """95 % band of the IDC of a Poisson process over k windows: chi-square(k - 1) / (k - 1), by Wilson and Hilferty.
+def poisson_band(windows: float) -> tuple[float, float]:
+    """95 % band of the IDC of a Poisson process over k independent windows: chi-square(k - 1) / (k - 1), by Wilson and Hilferty.
 
     >>> [round(bound, 2) for bound in poisson_band(20)]
     [0.47, 1.73]
     """
-    if windows < 2:
-        raise ValueError(f"windows is {windows}, expected at least 2")
+    if windows <= 1:
+        raise ValueError(f"windows is {windows}, expected more than 1")
     part = 2 / (9 * (windows - 1))
     low, high = ((1 - part + sign * Z95 * math.sqrt(part)) ** 3 for sign in (-1, 1))
     return max(low, 0.0), high
@@ -143,28 +143,24 @@ def index_of_dispersion(counts: ArrayLike) -> float:
     return float(values.var(ddof=1) / values.mean())
 
 
-def renewal_dispersion(window_s: Sequence[float], mean_s: float, cov: float, seed: int = 0) -> list[float]:
+def renewal_dispersion(window_s: Sequence[float], trips_s: Floats, seed: int = 0) -> list[float]:
     """IDC that a fixed pool of independent users should show: that of one user's launches, whatever their number.
 
-    Intervals between one user's launches are taken as gamma with the given mean and CoV; the curve comes from a
-    simulation of ``MODEL_INTERVALS`` of them with a fixed seed, within about 2 %. From 1 at short windows it goes to
-    ``cov ** 2``. Source: D. R. Cox, Renewal Theory, 1962, section 4.5.
+    ``trips_s`` are observed or drawn times between one user's launches, c their CoV; the curve goes from 1 at short
+    windows to c^2 at long ones. It comes from a simulation of ``MODEL_INTERVALS`` of them, drawn with replacement and
+    with a fixed seed, and is known to about 2 %. Source: D. R. Cox, Renewal Theory, 1962, section 4.5.
 
-    >>> short, long = renewal_dispersion([0.01, 100], mean_s=1.0, cov=0.5)
+    >>> short, long = renewal_dispersion([0.01, 100], np.random.default_rng(1).uniform(0, 2, 10_000))
     >>> round(short, 1), round(long, 1)
-    (1.0, 0.2)
+    (1.0, 0.3)
     """
-    rng = np.random.default_rng(seed)
-    if cov < 0.01:
-        gaps = np.full(MODEL_INTERVALS, mean_s)
-    else:
-        gaps = rng.gamma(1 / cov**2, mean_s * cov**2, MODEL_INTERVALS)
-    times = np.cumsum(gaps)
+    mean = float(trips_s.mean())
+    times = np.cumsum(np.random.default_rng(seed).choice(trips_s, MODEL_INTERVALS))
     curve = []
     for window in window_s:
-        if window <= 0.02 * mean_s:
-            # For a window this short a second launch of the same user is as good as impossible.
-            curve.append(1 - window / mean_s if cov < 1 else 1.0)
+        if window <= 0.02 * mean:
+            # A second launch of the same user within so short a window is as good as impossible.
+            curve.append(1.0)
             continue
         counts = np.bincount((times / window).astype(np.int64))[:-1]
         curve.append(index_of_dispersion(counts))
@@ -183,21 +179,28 @@ def population_dispersion(window_s: Sequence[float], rate_per_user: float, sessi
 
 
 def dispersion_table(
-    times_us: NDArray[Any], window_s: Sequence[float], model: Sequence[float] | None = None
+    times_us: NDArray[Any], window_s: Sequence[float], model: Sequence[float] | None = None, *, memory_s: float = 0.0
 ) -> list[Row]:
-    """Rows window_s, windows, mean, idc, poisson_low, poisson_high, model, model_low, model_high, shortest first.
+    """Rows window_s, windows, independent_windows, mean, idc, poisson_low, poisson_high, model, model_low, model_high.
 
-    The band of the model has the relative width of Poisson's. Windows with fewer than ``MIN_WINDOWS`` are left out.
+    Shortest first; windows with fewer than ``MIN_WINDOWS`` are left out. The band of the model has the relative width
+    that Poisson's has for the number of independent windows: counts that rise and fall together for ``memory_s``
+    seconds, as the number of users of a population does, are worth fewer windows than there are.
     """
     expected = list(model) if model is not None else [1.0] * len(window_s)
+    span = float(times_us[-1] - times_us[0]) / 1e6 if len(times_us) else 0.0
     rows = []
     for window, counts, curve in zip(window_s, window_counts(times_us, window_s), expected, strict=True):
         if len(counts) < MIN_WINDOWS:
             continue
-        low, high = poisson_band(len(counts))
-        row: Row = {"window_s": window, "windows": len(counts), "mean": float(counts.mean())}
-        row |= {"idc": index_of_dispersion(counts), "poisson_low": low, "poisson_high": high}
-        rows.append(row | {"model": curve, "model_low": curve * low, "model_high": curve * high})
+        k = len(counts)
+        slow = max(curve - 1, 0.0) / curve
+        independent = 1 + 1 / (1 / (k - 1) + slow**2 * 2 * memory_s / span)
+        low, high = poisson_band(k)
+        row: Row = {"window_s": window, "windows": k, "independent_windows": independent, "mean": float(counts.mean())}
+        row |= {"idc": index_of_dispersion(counts), "poisson_low": low, "poisson_high": high, "model": curve}
+        low, high = poisson_band(independent)
+        rows.append(row | {"model_low": curve * low, "model_high": curve * high})
     return rows
 
 

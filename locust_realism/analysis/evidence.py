@@ -121,8 +121,10 @@ def collect(log: LaunchLog, settings: AnalysisSettings, facts: Facts, groups: Se
         per_task=per_task,
         population=float(known.mean()) if len(known) else math.nan,
         groups=checked_groups if checked_groups is not None else group_table(_moved(starts, times), settings),
-        dispersion=_dispersion(times, users, facts.model, cycle),
-        steady=steady_state(log, settings, times if starts is log else None),
+        dispersion=_dispersion(times, users, facts.model),
+        steady=steady_state(
+            log, settings, times if starts is log else None, rate_dispersion=_half_dispersion(times, users, facts.model)
+        ),
         lateness_p50_s=float(late[0]),
         lateness_p99_s=float(late[1]),
         starts=start_n,
@@ -182,18 +184,28 @@ def _gaps(times: Floats, launches: NDArray[np.int64], start_us: int, per_window:
     )
 
 
-def _dispersion(times: Floats, users: UserTimes, model: WorkloadModel, cycle_s: float) -> list[Row]:
+def _dispersion(times: Floats, users: UserTimes, model: WorkloadModel) -> list[Row]:
     span = float(times[-1] - times[0]) / 1e6 if len(times) > 1 else 0.0
     windows = scale.window_ladder(span)
     curve: list[float] | None = None
-    if model.kind == "closed" and model.think_time_cov is not None and cycle_s > 0:
-        think = users.think_mean
-        # The response time is taken as exponential: it matters only where it is not small beside the think time.
-        spread = math.hypot(model.think_time_cov * think, max(cycle_s - think, 0.0))
-        curve = scale.renewal_dispersion(windows, cycle_s, spread / cycle_s)
+    if model.kind == "closed" and model.think_time_s is not None and len(users.trips):
+        # Whether the think times are the planned ones is check 8's; here it is what follows from those that were.
+        curve = scale.renewal_dispersion(windows, users.trips)
     elif model.kind == "open" and model.session_s and math.isfinite(users.round_trip):
         curve = scale.population_dispersion(windows, 1 / users.round_trip, model.session_s)
-    return scale.dispersion_table(times, windows, curve)
+    return scale.dispersion_table(times, windows, curve, memory_s=_memory(model))
+
+
+def _memory(model: WorkloadModel) -> float:
+    """For how long a number of users that is above its mean stays so, in seconds."""
+    return model.session_s or 0.0 if model.kind == "open" else 0.0
+
+
+def _half_dispersion(times: Floats, users: UserTimes, model: WorkloadModel) -> float:
+    if not _memory(model) or not math.isfinite(users.round_trip) or len(times) < 2:
+        return 1.0
+    half = float(times[-1] - times[0]) / 2e6
+    return scale.population_dispersion([half], 1 / users.round_trip, _memory(model))[0] if half > 0 else 1.0
 
 
 def _starts(facts: Facts, start_us: int) -> tuple[float, int]:

@@ -63,12 +63,15 @@ def relative_change(first: Floats, second: Floats) -> tuple[float, float]:
     return float(second.mean()) / level - 1, error / abs(level)
 
 
-def stability(log: LaunchLog, settings: AnalysisSettings, times_us: NDArray[Any] | None = None) -> dict[str, Any]:
+def stability(
+    log: LaunchLog, settings: AnalysisSettings, times_us: NDArray[Any] | None = None, *, rate_dispersion: float = 1.0
+) -> dict[str, Any]:
     """Halves and equal segments of a log in launch order; see docs/json.md for the keys.
 
     ``times_us`` are the launch times on the axis on which the rate should be constant (rescaled by the plan), the
     launch times themselves where not given. Changes are from the first half to the second, relative; their standard
-    errors come from ten segments in each half.
+    errors come from ten segments in each half. ``rate_dispersion`` is the index of dispersion that counts of launches
+    in half of the run are expected to have: users that come and go make two halves differ by more than Poisson does.
     """
     times = log.launch_us if times_us is None else times_us
     n = len(log)
@@ -89,7 +92,8 @@ def stability(log: LaunchLog, settings: AnalysisSettings, times_us: NDArray[Any]
         change, error = relative_change(series[:half], series[half:])
         if key == "rate":
             # Even launches cannot be known better than Poisson ones would be from two halves of this size.
-            error = max(error, 2 / math.sqrt(n)) if math.isfinite(error) else error
+            chance = 2 * math.sqrt(max(rate_dispersion, 1.0) / n)
+            error = max(error, chance) if math.isfinite(error) else error
         changes[key] = {"change": change, "standard_error": error, "segments": half}
     segments = [
         {"start_s": float(cuts[g] - cuts[0]) / 1e6, "duration_s": float(seconds[g]), "n": int(counts[g])}
@@ -136,11 +140,13 @@ def sample_pieces(log: LaunchLog, settings: AnalysisSettings, size: int = JMETER
     return [{"first_row": int(p) * size} | _piece(log.take(slice(p * size, (p + 1) * size)), settings) for p in chosen]
 
 
-def steady_state(log: LaunchLog, settings: AnalysisSettings, times_us: NDArray[Any] | None = None) -> dict[str, Any]:
+def steady_state(
+    log: LaunchLog, settings: AnalysisSettings, times_us: NDArray[Any] | None = None, *, rate_dispersion: float = 1.0
+) -> dict[str, Any]:
     """The ``steady_state`` key of the summary, of a log in launch order: stability, MSER-5 and sample windows."""
     cut = mser5(log.response_us)
     return {
-        **stability(log, settings, times_us),
+        **stability(log, settings, times_us, rate_dispersion=rate_dispersion),
         "mser5_rows": cut,
         "mser5_share": cut / len(log) if len(log) else math.nan,
         "mser5_s": int(log.launch_us[cut] - log.launch_us[0]) / 1e6 if len(log) else math.nan,

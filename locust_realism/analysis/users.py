@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
@@ -28,7 +28,8 @@ class UserTimes:
     ``response_share`` is R / (R + Z) averaged over time, ``think_mean``, ``think_se`` and ``thinks`` the mean of the
     think times between tasks, its standard error and their number, ``round_trip`` the mean time from a task's launch
     to the same user's next, ``user_cov`` the median over users of the CoV of those, ``overlap`` the share of launches
-    before the answer to the same user's last request, ``requests_per_task`` requests that follow without a think time.
+    before the answer to the same user's last request, ``requests_per_task`` requests that follow without a think time,
+    ``trips`` the single times from a task's launch to the same user's next, shape (m,).
     """
 
     users: int = 0
@@ -41,6 +42,7 @@ class UserTimes:
     user_cov: float = math.nan
     overlap: float = math.nan
     requests_per_task: float = 1.0
+    trips: Floats = field(default_factory=lambda: np.zeros(0), repr=False, compare=False)
 
 
 @dataclass(frozen=True)
@@ -72,7 +74,7 @@ def user_times(log: LaunchLog, *, max_rows: int = 1_000_000) -> UserTimes:
     within = _within_task(think)
     per_task = 1 / (1 - float(within.mean())) if within.any() and not within.all() else 1.0
     between = think[~within]
-    mean_trip, user_cov = _round_trips(steps, within)
+    trips, user_cov = _round_trips(steps, within)
     total = float(np.maximum(steps.gap, steps.response).sum())
     return UserTimes(
         users=users,
@@ -81,10 +83,11 @@ def user_times(log: LaunchLog, *, max_rows: int = 1_000_000) -> UserTimes:
         think_mean=float(between.mean()) if len(between) else math.nan,
         think_se=float(between.std(ddof=1)) / math.sqrt(len(between)) if len(between) > 1 else math.nan,
         response_mean=float(steps.response.mean()),
-        round_trip=mean_trip,
+        round_trip=float(trips.mean()) if len(trips) else math.nan,
         user_cov=user_cov,
         overlap=float((steps.gap < steps.response).mean()),
         requests_per_task=per_task,
+        trips=trips,
     )
 
 
@@ -117,25 +120,25 @@ def _within_task(think: Floats) -> NDArray[np.bool_]:
     return within if within.mean() > SINGLE_REQUEST else np.zeros(len(think), dtype=np.bool_)
 
 
-def _round_trips(steps: _Steps, within: NDArray[np.bool_]) -> tuple[float, float]:
-    """Mean over all tasks of launch to next launch, and the median over users of its CoV."""
+def _round_trips(steps: _Steps, within: NDArray[np.bool_]) -> tuple[Floats, float]:
+    """Times from each task's launch to the same user's next, and the median over users of their CoV."""
     # A task's round trip is the sum of the steps up to and including the one that follows a think time.
     fresh = np.concatenate(([True], steps.user[1:] != steps.user[:-1]))
     ends = ~within
     number = np.cumsum(np.concatenate(([False], ends[:-1])) | fresh) - 1
-    trips = np.bincount(number, weights=steps.gap)
+    trips: Floats = np.bincount(number, weights=steps.gap).astype(np.float64)
     complete = np.zeros(len(trips), dtype=np.bool_)
     complete[number[ends]] = True
     user = steps.user[np.flatnonzero(np.concatenate(([True], np.diff(number) > 0)))][complete]
     trips = trips[complete]
     if not len(trips):
-        return math.nan, math.nan
+        return trips, math.nan
     _, who = np.unique(user, return_inverse=True)
     count = np.bincount(who)
     mean = np.bincount(who, weights=trips) / count
     squares = np.bincount(who, weights=(trips - mean[who]) ** 2)
     enough = (count >= MIN_USER_GAPS) & (mean > 0)
     if not enough.any():
-        return float(trips.mean()), math.nan
+        return trips, math.nan
     covs = np.sqrt(squares[enough] / (count[enough] - 1)) / mean[enough]
-    return float(trips.mean()), float(np.median(covs))
+    return trips, float(np.median(covs))

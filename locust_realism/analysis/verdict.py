@@ -68,7 +68,15 @@ def _late(e: Evidence, f: Findings) -> bool:
 
 
 def _in_step(e: Evidence, f: Findings) -> bool:
-    return f[8].bad and e.users.user_cov < 0.3 and _bad(f, 1, 3, 6, 7)
+    bunches = (f[1].bad and e.gaps.cov > 1) or (f[3].bad and e.gaps.short_share > 1)
+    waves = f[6].bad and (f[6].value or 0.0) > 1
+    return f[8].bad and e.users.user_cov < 0.3 and (bunches or waves)
+
+
+def _saturated(e: Evidence, f: Findings) -> bool:
+    # Response times that differ between the halves follow from a full server; launches that differ do not.
+    change = e.steady.get("changes", {}).get("rate", {}).get("change", 0.0)
+    return f[5].status == RED and abs(change) <= 0.1
 
 
 def _too_even(e: Evidence, f: Findings) -> bool:
@@ -80,6 +88,7 @@ CAUSES: tuple[Cause, ...] = (
     Cause("a coarse clock", None, 9, lambda e, f: f[9].bad and "clock" in f[9].meaning, (1, 3)),
     Cause("a single pause", None, 2, _single_pause, (1, 3, 6, 7, 9, 11)),
     Cause("a generator that cannot keep up", HEAVY, 4, _late, (1, 2, 3, 6, 7, 8, 9, 10, 11)),
+    Cause("a server that paces its users", FEEDBACK, 5, _saturated, (1, 2, 3, 6, 7, 8, 9, 11)),
     Cause("a rate or a system that is not steady", None, 11, lambda e, f: f[11].bad, (1, 2, 6, 7, 9)),
     Cause("users that move in step", THINK, 8, _in_step, (1, 2, 3, 6, 7, 9)),
     Cause("a server that paces its users", FEEDBACK, 5, lambda e, f: f[5].bad, (1, 2, 3, 6, 7, 8, 9)),
@@ -91,7 +100,8 @@ CAUSES: tuple[Cause, ...] = (
     Cause("think times off their target", THINK, 8, lambda e, f: f[8].bad, (1, 7, 9)),
     Cause("bunches of launches", None, 1, lambda e, f: f[1].bad, (2, 3, 6, 7, 9)),
     Cause("single pauses", None, 2, lambda e, f: f[2].bad, ()),
-    Cause("a load that is uneven at one scale", None, 6, lambda e, f: f[6].bad, ()),
+    Cause("a load that is too even at a long scale", THINK, 6, lambda e, f: f[6].bad and (f[6].value or 0) < 1, ()),
+    Cause("a load that comes in waves", None, 6, lambda e, f: f[6].bad, ()),
     Cause("an uncommon number of short gaps", None, 3, lambda e, f: f[3].bad, ()),
     Cause("too few users or too regular ones", THINK, 7, lambda e, f: f[7].bad, ()),
     Cause("gaps that depend on each other", None, 9, lambda e, f: f[9].bad, ()),

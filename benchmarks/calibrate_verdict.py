@@ -1,0 +1,287 @@
+"""Calibrate the verdict: how often it is wrong on simulated runs, and which cause it names first on each distortion.
+
+    python benchmarks/calibrate_verdict.py [--runs 200] [--launches 10000]
+
+Prints the table of docs/verdict.md in Markdown. Every run has a seed of its own: the table is the same each time.
+"""
+
+from __future__ import annotations
+
+import argparse
+import heapq
+import sys
+from collections import Counter
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+
+from locust_realism.analysis.evidence import Facts
+from locust_realism.analysis.settings import AnalysisSettings, WorkloadModel
+from locust_realism.analysis.summary import summarize
+from locust_realism.recording.launches import LaunchLog
+
+EPOCH_US = 1_700_000_000_000_000
+Draw = Callable[[np.random.Generator, int], np.ndarray]
+Run = tuple[LaunchLog, Facts]
+
+
+def response(rng: np.random.Generator, n: int, mean_s: float = 0.01) -> np.ndarray:
+    """Lognormal response times with a CoV of 1, in seconds."""
+    sigma2 = np.log(2)
+    return rng.lognormal(np.log(mean_s) - sigma2 / 2, np.sqrt(sigma2), n)
+
+
+def log_of(launch_s: np.ndarray, response_s: np.ndarray, **columns: Any) -> LaunchLog:
+    """A log of launches in seconds since the start."""
+    launches = EPOCH_US + np.rint(launch_s * 1e6).astype(np.int64)
+    return LaunchLog.build(launches, np.rint(response_s * 1e6).astype(np.int64), names="page", **columns)
+
+
+def poisson(rng: np.random.Generator, n: int, rate: float = 100.0) -> Run:
+    """Open Poisson launches, each a little after its plan."""
+    planned = np.cumsum(rng.exponential(1 / rate, n))
+    launches = planned + rng.exponential(0.0005, n)
+    plan_us = EPOCH_US + np.rint(planned * 1e6).astype(np.int64)
+    log = log_of(launches, response(rng, n), planned_us=plan_us)
+    return log, Facts(model=WorkloadModel(kind="open"), health={"loop_lag_p99_ms": 2.0, "cpu_max": 0.3})
+
+
+def pool(rng: np.random.Generator, n: int, users: int, think: Draw, together: bool = False) -> LaunchLog:
+    """A fixed pool of users with a server that never queues; a warm-up is left out unless they start together."""
+    # Enough tasks for each user that none runs out before the last of the n launches.
+    each = n // users + 20 + 8 * round(np.sqrt(n / users))
+    gaps = think(rng, users * each).reshape(users, each) + response(rng, users * each).reshape(users, each)
+    start = np.zeros((users, 1)) if together else gaps.mean() * rng.uniform(0, 1, (users, 1))
+    launches = (start + np.cumsum(gaps, axis=1)).ravel()
+    slot = np.repeat(np.arange(users), each)
+    if not together:
+        keep = launches > 10 * gaps.mean()
+        launches, slot = launches[keep], slot[keep]
+    order = np.argsort(launches)[:n]
+    # The response times above are the ones between the launches; the log keeps a fresh draw of the same law.
+    return log_of(launches[order], response(rng, len(order)), slot=slot[order], users=users)
+
+
+def closed(think_s: float, cov: float | None, users: int) -> WorkloadModel:
+    """The model of a fixed pool."""
+    return WorkloadModel(kind="closed", users=users, think_time_s=think_s, think_time_cov=cov)
+
+
+def exponential_pool(rng: np.random.Generator, n: int) -> Run:
+    """100 users with exponential think times."""
+    log = pool(rng, n, 100, lambda r, k: r.exponential(1.0, k))
+    return log, Facts(model=closed(1.0, 1.0, 100))
+
+
+def uniform_pool(rng: np.random.Generator, n: int) -> Run:
+    """100 users with uniform think times, as in the talk, and configured so."""
+    log = pool(rng, n, 100, lambda r, k: r.uniform(0, 2, k))
+    return log, Facts(model=closed(1.0, 1 / np.sqrt(3), 100))
+
+
+def planned_sine(rng: np.random.Generator, n: int) -> Run:
+    """Poisson launches whose rate follows a planned sine of relative amplitude 0.8."""
+    from locust_realism.workload.rates import SineRate
+
+    profile = SineRate(20.0, 180.0, period=n / 400)
+    u = np.cumsum(rng.exponential(1.0, n))
+    launches = np.asarray(profile.inverse(u))
+    facts = Facts(model=WorkloadModel(kind="open"), planned_profile=profile, run_start_us=EPOCH_US)
+    return log_of(launches, response(rng, n)), facts
+
+
+def pages(rng: np.random.Generator, n: int) -> Run:
+    """100 users with exponential think times whose tasks are four requests in a row."""
+    tasks = pool(rng, n // 4, 100, lambda r, k: r.exponential(4.0, k))
+    first = (tasks.launch_us - EPOCH_US) / 1e6
+    took = response(rng, 4 * len(first)).reshape(-1, 4)
+    launches = first[:, None] + np.concatenate((np.zeros((len(first), 1)), np.cumsum(took[:, :3], axis=1)), axis=1)
+    log = log_of(launches.ravel(), took.ravel(), slot=np.repeat(tasks.slot, 4), users=100)
+    return log, Facts(model=WorkloadModel(kind="closed", users=100))
+
+
+def population(rng: np.random.Generator, n: int, session_s: float = 30.0) -> Run:
+    """A population of about 100: Poisson arrivals, exponential stays, exponential think times."""
+    span = n / 100.0
+    arrivals = np.sort(rng.uniform(-10 * session_s, span, rng.poisson((span + 10 * session_s) * 100 / session_s)))
+    ends = arrivals + rng.exponential(session_s, len(arrivals))
+    free: list[int] = []
+    busy: list[tuple[float, int]] = []
+    rows = []
+    for start, end in zip(arrivals.tolist(), ends.tolist(), strict=True):
+        while busy and busy[0][0] <= start:
+            heapq.heappush(free, heapq.heappop(busy)[1])
+        slot = heapq.heappop(free) if free else len(busy)
+        heapq.heappush(busy, (end, slot))
+        times = start + np.cumsum(rng.exponential(1.0, int(8 * (end - start)) + 20))
+        rows += [(t, slot) for t in times[(times < end) & (times > 0) & (times < span)].tolist()]
+    launches, slots = (np.array(column) for column in zip(*rows, strict=True))
+    order = np.argsort(launches)
+    model = WorkloadModel(kind="open", poisson_arrivals=True, session_s=session_s)
+    starts = EPOCH_US + np.rint(arrivals[arrivals > 0] * 1e6).astype(np.int64)
+    running = np.searchsorted(arrivals, launches[order]) - np.searchsorted(np.sort(ends), launches[order])
+    log = log_of(launches[order], response(rng, len(order)), slot=slots[order], users=running)
+    return log, Facts(model=model, user_starts_us=starts)
+
+
+def constant_think(rng: np.random.Generator, n: int) -> Run:
+    """100 users with a constant think time, started together."""
+    log = pool(rng, n, 100, lambda r, k: np.ones(k), together=True)
+    return log, Facts(model=closed(1.0, 0.0, 100))
+
+
+def few_users(rng: np.random.Generator, n: int) -> Run:
+    """Three users with uniform think times."""
+    log = pool(rng, n, 3, lambda r, k: r.uniform(0.5, 1.5, k))
+    return log, Facts(model=closed(1.0, 1 / np.sqrt(12), 3))
+
+
+def blocked_generator(rng: np.random.Generator, n: int) -> Run:
+    """An event loop that is blocked for 80 ms of every 400 ms; launches due meanwhile leave together."""
+    log = pool(rng, n, 100, lambda r, k: r.exponential(1.0, k))
+    planned = (log.launch_us - EPOCH_US) / 1e6
+    phase = planned % 0.4
+    actual = np.where(phase < 0.08, planned - phase + 0.08 + rng.uniform(0, 0.0005, n), planned)
+    launches = EPOCH_US + np.rint(actual * 1e6).astype(np.int64)
+    return replace(log, planned_us=log.launch_us, launch_us=launches), Facts(model=closed(1.0, 1.0, 100))
+
+
+def blocked_unplanned(rng: np.random.Generator, n: int) -> Run:
+    """The same blocked event loop in a log that does not know the planned launches."""
+    log, facts = blocked_generator(rng, n)
+    return replace(log, planned_us=np.full(n, -1)), facts
+
+
+def saturated_server(rng: np.random.Generator, n: int, users: int = 100, service_s: float = 0.012) -> Run:
+    """A closed pool with exponential think times on one first-come first-served server that is full."""
+    ready = [(float(t), u) for u, t in enumerate(rng.exponential(1.0, users))]
+    heapq.heapify(ready)
+    total = n + 20 * users
+    service, thinks = rng.exponential(service_s, total), rng.exponential(1.0, total)
+    free, rows = 0.0, np.empty((total, 3))
+    for i in range(total):
+        now, user = heapq.heappop(ready)
+        free = max(free, now) + service[i]
+        rows[i] = now, free - now, user
+        heapq.heappush(ready, (free + thinks[i], user))
+    rows = rows[-n:]
+    log = log_of(rows[:, 0], rows[:, 1], slot=rows[:, 2].astype(int), users=users)
+    return log, Facts(model=closed(1.0, 1.0, users))
+
+
+def one_pause(rng: np.random.Generator, n: int) -> Run:
+    """Poisson launches with one pause of 5 s."""
+    log, facts = poisson(rng, n)
+    late = np.where(np.arange(n) >= n // 2, 5_000_000, 0)
+    return replace(log, launch_us=log.launch_us + late, planned_us=log.planned_us + late), facts
+
+
+def drifting_rate(rng: np.random.Generator, n: int) -> Run:
+    """Poisson launches whose rate grows from 60/s to 140/s with no plan that says so."""
+    u = np.cumsum(rng.exponential(1.0, n))
+    a, b, span = 60.0, 140.0, n / 100.0
+    slope = (b - a) / span
+    launches = (np.sqrt(a * a + 2 * slope * u) - a) / slope
+    return log_of(launches, response(rng, n)), Facts(model=WorkloadModel(kind="open"))
+
+
+def millisecond_clock(rng: np.random.Generator, n: int) -> Run:
+    """Poisson launches of 1,000/s on a clock of whole milliseconds."""
+    log, _ = poisson(rng, n, 1000.0)
+    launches = log.launch_us // 1000 * 1000
+    return replace(log, launch_us=launches, planned_us=np.full(n, -1)), Facts(model=WorkloadModel(kind="open"))
+
+
+def shifted_workers(rng: np.random.Generator, n: int) -> Run:
+    """Bunches of ten requests in 1 ms, shared by four workers whose clocks are off by 10 ms."""
+    bunch = np.repeat(np.cumsum(rng.exponential(0.01, n // 10)), 10)
+    true = bunch + rng.uniform(0, 0.001, len(bunch))
+    worker = rng.integers(0, 4, len(true))
+    seen = true + rng.normal(0, 0.01, 4)[worker] + 0.1
+    facts = Facts(model=WorkloadModel(kind="open"), clock_offset_sd_us=10_000.0)
+    return log_of(seen, response(rng, len(true)), worker=worker), facts
+
+
+def even_launches(rng: np.random.Generator, n: int) -> Run:
+    """Launches at a constant distance, as open tools without a random plan make them."""
+    launches = np.arange(n) / 100 + rng.exponential(0.0005, n)
+    return log_of(launches, response(rng, n)), Facts(model=WorkloadModel(kind="open"))
+
+
+@dataclass(frozen=True)
+class Case:
+    """A kind of run and what the verdict should make of it: a cause, or nothing."""
+
+    simulate: Callable[[np.random.Generator, int], Run]
+    cause: str | None
+
+
+CASES = (
+    Case(poisson, None),
+    Case(exponential_pool, None),
+    Case(uniform_pool, None),
+    Case(planned_sine, None),
+    Case(pages, None),
+    Case(population, None),
+    Case(constant_think, "users that move in step"),
+    Case(few_users, "too few users or too regular ones"),
+    Case(blocked_generator, "a generator that cannot keep up"),
+    Case(blocked_unplanned, "launches in batches"),
+    Case(saturated_server, "a server that paces its users"),
+    Case(one_pause, "a single pause"),
+    Case(drifting_rate, "a rate or a system that is not steady"),
+    Case(millisecond_clock, "a coarse clock"),
+    Case(shifted_workers, "clock offsets between workers"),
+    Case(even_launches, "launches that are too even"),
+)
+
+
+def verdicts(case: Case, runs: int, launches: int) -> list[dict[str, Any]]:
+    """The verdicts on ``runs`` simulated runs."""
+    settings = AnalysisSettings(charts=False)
+    found = []
+    for seed in range(runs):
+        log, facts = case.simulate(np.random.default_rng([seed, CASES.index(case)]), launches)
+        found.append(summarize(log, settings=settings, run_start_us=EPOCH_US, facts=facts)["verdict"])
+    return found
+
+
+def table_row(case: Case, found: list[dict[str, Any]]) -> str:
+    """One line of the table in Markdown."""
+    overall = Counter(verdict["overall"] for verdict in found)
+    first = Counter(verdict["causes"][0]["name"] if verdict["causes"] else "none" for verdict in found)
+    right = sum((verdict["causes"][0]["name"] if verdict["causes"] else None) == case.cause for verdict in found)
+    bad = Counter(check["id"] for verdict in found for check in verdict["checks"] if check["status"] == "red")
+    name = (case.simulate.__doc__ or "").strip().rstrip(".")
+    colours = " / ".join(str(overall[status]) for status in ("green", "amber", "red", "not enough data"))
+    reds = ", ".join(f"{number}: {count}" for number, count in sorted(bad.items())) or "none"
+    causes = "; ".join(f"{cause} ({count})" for cause, count in first.most_common(3))
+    return f"| {name} | {colours} | {causes} | {right / len(found):.1%} | {reds} |"
+
+
+def main() -> int:
+    """Print the table; status 1 where the calibration does not hold."""
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--runs", type=int, default=200, help="simulated runs of each kind (200)")
+    parser.add_argument("--launches", type=int, default=10_000, help="launches of each run (10000)")
+    parser.add_argument("--only", help="only the kinds whose function has this in its name")
+    options = parser.parse_args()
+    print("| simulated run | green / amber / red / no verdict | named first (runs) | right | red checks (runs) |")
+    print("|---|---|---|---|---|")
+    failed = False
+    for case in CASES:
+        if options.only and options.only not in case.simulate.__name__:
+            continue
+        found = verdicts(case, options.runs, options.launches)
+        print(table_row(case, found), flush=True)
+        if case.cause is None:
+            failed |= sum(verdict["overall"] == "red" for verdict in found) > 0.01 * options.runs
+        else:
+            failed |= any(not v["causes"] or v["causes"][0]["name"] != case.cause for v in found)
+    return int(failed)
+
+
+if __name__ == "__main__":
+    sys.exit(main())
