@@ -123,7 +123,7 @@ def window_counts(times_us: NDArray[Any], window_s: Sequence[float]) -> list[Int
 
 
 def poisson_band(windows: float) -> tuple[float, float]:
-    """95 % band of the IDC of a Poisson process over k independent windows: chi-square(k - 1) / (k - 1), by Wilson and Hilferty.
+    """95 % band of the IDC of a Poisson process over k independent windows, by Wilson and Hilferty.
 
     >>> [round(bound, 2) for bound in poisson_band(20)]
     [0.47, 1.73]
