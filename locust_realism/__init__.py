@@ -25,12 +25,45 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from .recording.launches import LaunchLog as LaunchLog
+    from .runtime.pacing import diurnal_sine as diurnal_sine
+    from .runtime.pacing import paced as paced
     from .runtime.plugin import install as install
+    from .workload.arrivals import arrival_times as arrival_times
+    from .workload.distributions import constant as constant
+    from .workload.distributions import empirical as empirical
+    from .workload.distributions import exponential as exponential
+    from .workload.distributions import gamma as gamma
+    from .workload.distributions import lognormal as lognormal
+    from .workload.distributions import pareto as pareto
+    from .workload.distributions import truncated_exponential as truncated_exponential
+    from .workload.distributions import uniform as uniform
+    from .workload.distributions import weibull as weibull
+    from .workload.rate_csv import rate_from_csv as rate_from_csv
+    from .workload.rates import ConstantRate as ConstantRate
+    from .workload.rates import PiecewiseLinearRate as PiecewiseLinearRate
+    from .workload.rates import SineRate as SineRate
+    from .workload.rates import StepRate as StepRate
 
 _HOMES: dict[str, str] = {
+    "ConstantRate": "workload.rates",
     "LaunchLog": "recording.launches",
+    "PiecewiseLinearRate": "workload.rates",
+    "SineRate": "workload.rates",
+    "StepRate": "workload.rates",
+    "arrival_times": "workload.arrivals",
+    "constant": "workload.distributions",
+    "diurnal_sine": "runtime.pacing",
+    "empirical": "workload.distributions",
     "exponential": "workload.distributions",
+    "gamma": "workload.distributions",
     "install": "runtime.plugin",
+    "lognormal": "workload.distributions",
+    "paced": "runtime.pacing",
+    "pareto": "workload.distributions",
+    "rate_from_csv": "workload.rate_csv",
+    "truncated_exponential": "workload.distributions",
+    "uniform": "workload.distributions",
+    "weibull": "workload.distributions",
 }
 """Public name to the module that defines it."""
 

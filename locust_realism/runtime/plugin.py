@@ -21,7 +21,9 @@ from locust_realism.report.text import wants_color, wants_unicode
 from locust_realism.runtime.ending import end_gently
 from locust_realism.runtime.options import OPTIONS, add_options
 from locust_realism.runtime.provider import RunProvider
+from locust_realism.runtime.randomness import connect as seed_random_waits
 from locust_realism.runtime.recording import attach
+from locust_realism.runtime.run_files import file_plan
 from locust_realism.runtime.sessions import hook_user_start
 from locust_realism.web.views import register
 
@@ -46,6 +48,7 @@ def install(events: Any = None) -> None:
         return
     _installed.add(events)
     hook_user_start()
+    seed_random_waits()
     end_gently()
     events.init_command_line_parser.add_listener(_add_options)
     events.init.add_listener(_compose)
@@ -59,7 +62,7 @@ def _add_options(parser: Any, **_: Any) -> None:
 
 def _compose(environment: Environment, web_ui: Any, **_: Any) -> None:
     """Attach everything to an Environment that has its runner; called by Locust's ``init`` event."""
-    recording = attach(environment)
+    recording = attach(environment, files=file_plan(environment.parsed_options))
     if isinstance(environment.runner, WorkerRunner):
         return
     provider = RunProvider(

@@ -1,0 +1,274 @@
+"""Paced waits in real Environments: who launches when, and what becomes of it when users, workers and rates change."""
+
+from __future__ import annotations
+
+import math
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from types import SimpleNamespace
+from typing import Any
+
+import gevent
+import pytest
+from locust import User, task
+from locust.env import Environment
+
+from locust_realism.runtime import plan as plan_module
+from locust_realism.runtime.pacers import paced_counts
+from locust_realism.runtime.pacing import PacedWait, diurnal_sine, paced
+from locust_realism.runtime.plan import ensure_plan
+from locust_realism.runtime.randomness import connect
+from locust_realism.runtime.sessions import hook_user_start, session_of
+from locust_realism.workload.distributions import constant, exponential
+from locust_realism.workload.rates import ConstantRate, PiecewiseLinearRate, SineRate, StepRate
+from locust_realism.workload.streams import use_source
+
+from .cluster import cluster, eventually
+
+
+@pytest.fixture(autouse=True)
+def _sources() -> Iterator[None]:
+    """What building waits puts in place for the process is taken away again."""
+    declared = dict(plan_module._declared)
+    hook_user_start()
+    connect()
+    yield
+    use_source(None)
+    plan_module._declared.clear()
+    plan_module._declared.update(declared)
+
+
+def visitor(wait: Any, work: Callable[[Any], None] = lambda user: None) -> type[User]:
+    """A user class that notes the time of the run and the planned time of each launch in ``launches``."""
+
+    class Visitor(User):
+        wait_time = wait
+        launches: list[tuple[float, float]] = []  # noqa: RUF012
+
+        @task
+        def visit(self) -> None:
+            planner, session = ensure_plan(self.environment), session_of(self)
+            assert session is not None
+            planned = math.nan if session.planned is None else session.planned - planner.time_of(0)
+            self.launches.append((planner.elapsed(), planned))
+            work(self)
+
+    return Visitor
+
+
+@contextmanager
+def running(user_class: type[User], users: int, seed: int | None = 1) -> Iterator[Environment]:
+    environment = Environment(user_classes=[user_class], parsed_options=SimpleNamespace(realism_seed=seed))
+    runner = environment.create_local_runner()
+    ensure_plan(environment)
+    runner.start(users, users)
+    try:
+        yield environment
+    finally:
+        runner.quit()
+
+
+def test_the_first_task_waits_for_its_turn_too() -> None:
+    Visitor = visitor(paced(StepRate(((0, 0), (0.5, 1000)))))
+    with running(Visitor, 20):
+        gevent.sleep(0.4)
+        assert Visitor.launches == []
+        eventually(lambda: Visitor.launches)
+        gevent.sleep(0.2)
+    assert all(elapsed >= planned >= 0.5 for elapsed, planned in Visitor.launches)
+
+
+def test_launches_follow_the_plan_and_the_plan_follows_the_seed() -> None:
+    profile = SineRate(100, 500, 0.5)
+    planned = []
+    for seed in (7, 7, 8):
+        wait = paced(profile)
+        object.__setattr__(wait, "name", "the same in each locustfile")
+        plan_module.declare(wait.name, profile.to_dict)
+        Visitor = visitor(wait)
+        with running(Visitor, 30, seed):
+            gevent.sleep(0.7)
+        planned.append([at for _, at in Visitor.launches if at < 0.5])
+        lateness = sorted(elapsed - at for elapsed, at in Visitor.launches)
+        assert lateness[0] >= 0
+        assert lateness[len(lateness) // 2] < 0.05
+    expected = float(profile.cumulative(0.5))
+    assert abs(len(planned[0]) - expected) < 4 * math.sqrt(expected)
+    assert sorted(planned[0]) == pytest.approx(sorted(planned[1]))
+    assert sorted(planned[0]) != pytest.approx(sorted(planned[2]))
+
+
+def test_think_times_of_a_slot_are_repeated_by_the_seed() -> None:
+    def waits(seed: int) -> dict[int, list[float]]:
+        seen: dict[int, list[float]] = {}
+        think = exponential(0.01)
+
+        class Thinker(User):
+            def wait_time(self) -> float:
+                session = session_of(self)
+                assert session is not None
+                seen.setdefault(session.slot, []).append(think(self))
+                return 0.0 if len(seen[session.slot]) < 5 else 10.0
+
+            @task
+            def nothing(self) -> None:
+                pass
+
+        with running(Thinker, 5, seed):
+            eventually(lambda: len(seen) == 5 and all(len(w) == 5 for w in seen.values()))
+        return seen
+
+    first = waits(3)
+    assert waits(3) == first
+    assert waits(4) != first
+    assert len({wait for slot in first.values() for wait in slot}) == 25
+
+
+def test_too_few_users_are_late_missed_and_said(caplog: pytest.LogCaptureFixture) -> None:
+    Visitor = visitor(paced(ConstantRate(40)), lambda user: gevent.sleep(0.1))
+    with caplog.at_level("INFO"), running(Visitor, 2) as environment:
+        gevent.sleep(2.2)
+        environment.runner.stop()
+        [counts] = [c for name, c in paced_counts(environment).items() if c.launched]
+    # Two users of 0.1 s are always behind: 20 launches a second, the others are missed when a second has passed.
+    assert counts.launched == pytest.approx(44, abs=8)
+    assert counts.late >= counts.launched - 5
+    # All that came due and was not launched, those of the last second with it: of the run's 88 or so.
+    assert 88 - counts.launched - 5 * math.sqrt(88) <= counts.missed <= 88 - counts.launched + 5 * math.sqrt(88)
+    assert any("more users are needed" in record.message for record in caplog.records)
+    assert all(elapsed - planned <= 1.1 for elapsed, planned in Visitor.launches)
+
+
+def test_an_extra_wait_comes_on_top_and_is_part_of_the_plan() -> None:
+    Visitor = visitor(paced(StepRate(((0, 100),), end=0.2), extra_wait=constant(0.3)))
+    with running(Visitor, 60):
+        eventually(lambda: Visitor.launches)
+        gevent.sleep(0.5)
+    assert all(0.3 <= planned < 0.5 + 0.05 for _, planned in Visitor.launches)
+    assert all(elapsed >= planned for elapsed, planned in Visitor.launches)
+
+
+def test_a_session_that_is_over_leaves_the_queue() -> None:
+    Visitor = visitor(paced(StepRate(((0, 0), (0.6, 50)))))
+    with running(Visitor, 4) as environment:
+        ends = time.perf_counter() + 0.2
+        late = Visitor(environment)
+        late.__dict__["_realism_prepare"] = lambda session: setattr(session, "ends_at", ends)
+        greenlet = late.start(environment.runner.user_greenlets)
+        gone = eventually(lambda: greenlet.dead and time.perf_counter())
+        assert 0 <= gone - ends < 0.15
+        assert Visitor.launches == []
+        gevent.sleep(0.7)
+    assert len(Visitor.launches) > 3
+
+
+def test_each_user_has_the_rate_of_its_own() -> None:
+    seen: dict[int, int] = {}
+
+    def note(user: Any) -> None:
+        seen[id(user)] = seen.get(id(user), 0) + 1
+
+    Visitor = visitor(paced(ConstantRate(30), scope="user"), note)
+    with running(Visitor, 10):
+        gevent.sleep(2.0)
+    launches = len(Visitor.launches)
+    assert len(seen) == 10
+    assert abs(launches - 600) < 5 * math.sqrt(600)
+    assert max(seen.values()) < 60 + 5 * math.sqrt(60)
+    assert len({planned for _, planned in Visitor.launches}) == launches
+
+
+def test_a_change_of_the_rate_in_the_run_takes_effect_at_once() -> None:
+    for scope in ("total", "user"):
+        wait = paced(ConstantRate(0.001), scope=scope)  # type: ignore[arg-type]
+        Visitor = visitor(wait)
+        with running(Visitor, 10) as environment:
+            gevent.sleep(0.2)
+            assert Visitor.launches == []
+            ensure_plan(environment).put(wait.name, ConstantRate(500).to_dict())
+            eventually(lambda Visitor=Visitor: len(Visitor.launches) > 50, within=2)
+
+
+def test_a_second_run_starts_anew() -> None:
+    Visitor = visitor(paced(StepRate(((0, 200),), end=0.3)))
+    with running(Visitor, 20) as environment:
+        gevent.sleep(0.4)
+        first = len(Visitor.launches)
+        environment.runner.stop()
+        gevent.sleep(0.2)
+        environment.runner.start(20, 20)
+        gevent.sleep(0.4)
+    assert first > 20
+    assert len(Visitor.launches) > first + 20
+    assert all(planned < 0.35 for _, planned in Visitor.launches)
+
+
+def test_without_a_plan_the_run_ends_and_says_why(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    wait = paced(ConstantRate(100))
+    del plan_module._declared[wait.name]  # as where the master runs another locustfile
+    monkeypatch.setattr(plan_module, "PLAN_TIMEOUT_S", 0.3)
+    Visitor = visitor(wait)
+    with running(Visitor, 3) as environment:
+        eventually(lambda: environment.runner.user_count == 0 and environment.process_exit_code == 1)
+    assert Visitor.launches == []
+    assert sum("must run the same locustfile" in record.message for record in caplog.records) == 1
+
+
+def test_workers_share_the_rate_and_take_over_that_of_a_lost_one(monkeypatch: pytest.MonkeyPatch) -> None:
+    Visitor = visitor(paced(ConstantRate(300)))
+    with cluster(monkeypatch, [Visitor], ensure_plan, workers=2) as machines:
+        machines.start(users=40, spawn_rate=40)
+        eventually(lambda: len(Visitor.launches) > 20)
+        begin = len(Visitor.launches)
+        gevent.sleep(2.0)
+        with_two = len(Visitor.launches) - begin
+        assert abs(with_two - 600) < 5 * math.sqrt(600)
+        machines.kill(machines.workers[0])
+        eventually(lambda: ensure_plan(machines.workers[0]).share() == 1.0)
+        begin = len(Visitor.launches)
+        gevent.sleep(2.0)
+        assert abs(len(Visitor.launches) - begin - 600) < 5 * math.sqrt(600)
+
+
+def wait_of(**settings: Any) -> PacedWait:
+    return diurnal_sine(1, 9, **settings)
+
+
+def test_settings_of_the_sine() -> None:
+    from datetime import UTC, datetime
+    from datetime import time as time_of_day
+
+    start = datetime(2026, 6, 1, 12, tzinfo=UTC)
+    assert wait_of().profile == SineRate(1, 9, 86400)
+    assert wait_of(oscillations_per_day=24).profile == SineRate(1, 9, 3600)
+    assert wait_of(period=100, peak_at=30).profile_at(start).rate(30) == pytest.approx(9)
+    noon = wait_of(peak_at="12:00 UTC").profile_at(start)
+    assert noon.rate([0, 43200]) == pytest.approx([9, 1])
+    later = wait_of(peak_at=time_of_day(18, tzinfo=UTC), compression=24).profile_at(start)
+    assert later.rate([0, 900, 2700]) == pytest.approx([5, 9, 1])  # six hours to the peak are a quarter of an hour
+    day = paced(PiecewiseLinearRate(((0, 0), (86400, 86400)), repeat=True), zero_at="00:00 UTC").profile_at(start)
+    assert day.rate(0) == pytest.approx(43200)
+    assert repr(wait_of(period=60).profile) in repr(wait_of(period=60))
+
+
+@pytest.mark.parametrize(
+    ("settings", "message"),
+    [
+        ({"period": 60, "oscillations_per_day": 24}, "period = 60 and oscillations_per_day = 24 cannot both be given"),
+        ({"oscillations_per_day": 0}, "oscillations_per_day must be > 0, not 0"),
+        ({"peak_at": "14:00"}, "peak_at needs a zone"),
+        ({"peak_at": "noon"}, "peak_at must be a number of seconds or a time of day"),
+        ({"scope": "all"}, "scope must be 'total' or 'user', not 'all'"),
+        ({"compression": 0}, "compression must be > 0"),
+        ({"extra_wait": -1}, "mean must be >= 0"),
+        ({"seed": -1}, "seed must be an integer >= 0, not -1"),
+    ],
+)
+def test_impossible_settings_are_refused(settings: dict[str, Any], message: str) -> None:
+    with pytest.raises(ValueError, match=message):
+        wait_of(**settings)
+    with pytest.raises(ValueError, match="profile must be a rate profile"):
+        paced(5)  # type: ignore[arg-type]
