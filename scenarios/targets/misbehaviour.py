@@ -16,6 +16,8 @@ SWITCHES = {
     "delete-locked": (1, "the first N deletions of each user answer 500 'database is locked' and delete nothing"),
     "file-locked": (1, "one in N uploads answers 423"),
     "first-put-503": (1, "an upload before any other request of the same user answers 503"),
+    "busy": (1, "one in N requests for files answers 503"),
+    "limited": (1, "one in N requests for files answers 429"),
     "html": (1, "one in N downloads is an HTML page with status 200"),
     "cut": (1, "one in N downloads is another PDF than the one that was put there"),
     "quota": (2_000_000, "a home may hold N bytes; more answers 507"),

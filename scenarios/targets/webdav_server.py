@@ -148,20 +148,25 @@ class Cloud:
             return ocs_users.answer(path, query, ocs_users.SERVER_ERROR, "Internal server error")
         if method == "DELETE":
             time.sleep(self.wrong.value("slow-delete"))
-            if self.wrong.still("delete-locked", path):
+            if self.wrong.still("delete-locked", path.rpartition("/")[2]):
                 return ocs_users.answer(path, query, ocs_users.SERVER_ERROR, "database is locked")
         with self.lock:
             code, message, data = ocs_users.serve(self.users, method, path, query, form)
         if method == "POST" and code == ocs_users.OK:
-            if self.wrong.strikes("create-locked"):
+            locked, lies = self.wrong.strikes("create-locked"), self.wrong.strikes("create-lies")
+            if locked:
                 code, message, data = ocs_users.SERVER_ERROR, "database is locked", None
-            elif self.wrong.strikes("create-lies"):
+            elif lies:
                 code, message, data = ocs_users.INVALID, "Bad request", None
         return ocs_users.answer(path, query, code, message, data)
 
     def _refusal(self, environ: dict[str, Any], path: str, user: str) -> tuple[str, bytes] | None:
         """Why this user may not do this to this path now, if so."""
         method = environ["REQUEST_METHOD"]
+        if self.wrong.strikes("busy"):
+            return "503 Service Unavailable", b"Busy"
+        if self.wrong.strikes("limited"):
+            return "429 Too Many Requests", b"Slow down"
         target = unquote(urlsplit(environ.get("HTTP_DESTINATION", "")).path)
         for place in filter(None, (path, target)):
             parts = place.removeprefix(FILES).strip("/").split("/")
@@ -254,7 +259,7 @@ def main() -> None:
             target_process.end_with_parent(server.stop)
         else:
             print(f"A WebDAV server for trying, not for measuring a server, at {url}", file=sys.stderr, flush=True)
-        target_process.announce(url, admin_user=options.admin, admin_password=password)
+        target_process.announce(url, admin_user=options.admin, admin_password=password, folder=folder)
         try:
             server.serve()
         except KeyboardInterrupt:

@@ -1,0 +1,194 @@
+"""The server for trying is as strict as Nextcloud where a load test notices, and goes wrong as real servers did."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Iterator
+
+import pytest
+import requests
+
+from tests.webdav_support import ADMIN, FILES, PASSWORD, PDF, Server, webdav_server
+
+SECRET = "long enough 1"
+
+
+@pytest.fixture(scope="module")
+def server() -> Iterator[Server]:
+    with webdav_server() as running:
+        yield running
+
+
+@pytest.fixture
+def anna(server: Server) -> Iterator[tuple[str, str]]:
+    assert server.create("anna", SECRET) == (200, 200)
+    yield "anna", SECRET
+    server.ocs("DELETE", "/anna")
+
+
+def test_without_the_ocs_header_nothing_is_done(server: Server) -> None:
+    assert server.create("header", SECRET, headers={}) == (412, 412)
+    assert server.code("DELETE", "/header", headers={}) == (412, 412)
+    assert "header" not in server.users()
+
+
+def test_a_name_is_given_once(server: Server, anna: tuple[str, str]) -> None:
+    assert server.create("anna", SECRET) == (400, 102)
+    assert server.create("anna", SECRET, version=1) == (200, 102), "version 1 says in the body alone that it failed"
+
+
+@pytest.mark.parametrize("password", ["", "too short", "locust-user-1"])
+def test_weak_passwords_are_refused(server: Server, password: str) -> None:
+    assert server.create("locust-user-1", password) == (400, 107)
+
+
+def test_names_must_be_plain(server: Server) -> None:
+    assert server.create("a b/c", SECRET) == (400, 101)
+
+
+def test_a_user_can_be_deleted_once(server: Server) -> None:
+    server.create("gone", SECRET)
+    assert server.dav("GET", f"gone/{PDF}", ("gone", SECRET)).status_code == 200
+    assert server.code("DELETE", "/gone") == (200, 200)
+    assert server.code("DELETE", "/gone") == (404, 998)
+    assert server.dav("GET", f"gone/{PDF}", ("gone", SECRET)).status_code == 401
+
+
+def test_search_finds_by_part_of_the_name(server: Server) -> None:
+    for name in ("lr-one-1", "lr-one-2", "lr-two-1"):
+        server.create(name, SECRET)
+    assert server.users("lr-one") == ["lr-one-1", "lr-one-2"]
+    assert len(server.ocs("GET", params={"search": "lr-", "limit": 2}).json()["ocs"]["data"]["users"]) == 2
+    for name in server.users("lr-"):
+        server.ocs("DELETE", f"/{name}")
+
+
+def test_only_the_administrator_makes_users(server: Server, anna: tuple[str, str]) -> None:
+    assert server.create("friend", SECRET, auth=anna) == (403, 403)
+    assert server.create("friend", SECRET, auth=("anna", "wrong")) == (401, 997)
+    assert server.create("friend", SECRET, auth=("anna", "wrong"), version=1) == (401, 997)
+
+
+def test_an_administrator_with_a_users_cookie_is_that_user(server: Server, anna: tuple[str, str]) -> None:
+    with requests.Session() as mixed:
+        mixed.get(f"{server.url}{FILES}/anna/{PDF}", auth=anna, timeout=10)
+        url = f"{server.url}/ocs/v2.php/cloud/users/anna"
+        answer = mixed.delete(url, auth=(ADMIN, PASSWORD), headers={"OCS-APIRequest": "true"}, timeout=10)
+    assert answer.status_code == 403
+    assert server.users() == ["anna"]
+
+
+def test_a_new_home_holds_a_pdf_of_its_own(server: Server, anna: tuple[str, str]) -> None:
+    server.create("berta", SECRET)
+    manual = server.dav("GET", f"anna/{PDF}", anna).content
+    assert (manual[:5], len(manual)) == (b"%PDF-", 50_000)
+    assert server.dav("PUT", f"anna/{PDF}", anna, data=b"mine").status_code in (201, 204)
+    assert server.dav("GET", f"anna/{PDF}", anna).content == b"mine"
+    assert server.dav("GET", f"berta/{PDF}", ("berta", SECRET)).content == manual, "homes must not share a file"
+    server.ocs("DELETE", "/berta")
+
+
+def test_homes_are_closed_to_others(server: Server, anna: tuple[str, str]) -> None:
+    server.create("berta", SECRET)
+    server.dav("PUT", "anna/secret.txt", anna, data=b"x")
+    berta = ("berta", SECRET)
+    assert server.dav("GET", "anna/secret.txt", berta).status_code == 403
+    assert server.dav("PROPFIND", "", berta).status_code == 403
+    to_anna = {"Destination": f"{server.url}{FILES}/anna/from-berta.pdf"}
+    assert server.dav("MOVE", f"berta/{PDF}", berta, headers=to_anna).status_code == 403
+    assert server.dav("GET", "berta/../anna/secret.txt", berta).status_code == 403
+    server.ocs("DELETE", "/berta")
+
+
+def test_files_can_be_listed_moved_and_deleted(server: Server, anna: tuple[str, str]) -> None:
+    assert server.dav("PUT", "anna/a.txt", anna, data=b"1").status_code == 201
+    assert server.dav("PUT", "anna/a.txt", anna, data=b"22").status_code == 204
+    assert server.dav("MKCOL", "anna/new", anna).status_code == 201
+    assert server.dav("PUT", "anna/none/a.txt", anna, data=b"1").status_code == 409
+    move = {"Destination": f"{server.url}{FILES}/anna/new/b.txt"}
+    assert server.dav("MOVE", "anna/a.txt", anna, headers=move).status_code == 201
+    listing = server.dav("PROPFIND", "anna/new/", anna, headers={"Depth": "1"})
+    assert listing.status_code == 207
+    assert "/anna/new/b.txt" in listing.text
+    assert server.dav("DELETE", "anna/new/b.txt", anna).status_code == 204
+
+
+def test_two_writers_of_one_file_are_told(server: Server, anna: tuple[str, str]) -> None:
+    """Real servers answered eight of ten parallel uploads to one file with 423."""
+    codes: list[int] = []
+
+    def body() -> Iterator[bytes]:
+        for _ in range(10):
+            yield b"x" * 1000
+            time.sleep(0.03)
+
+    writers = [
+        threading.Thread(target=lambda: codes.append(server.dav("PUT", "anna/same.txt", anna, data=body()).status_code))
+        for _ in range(3)
+    ]
+    for writer in writers:
+        writer.start()
+    for writer in writers:
+        writer.join()
+    assert sorted(codes)[0] in (201, 204)
+    assert codes.count(423) >= 1
+    assert server.dav("PUT", "anna/same.txt", anna, data=b"after").status_code == 204
+
+
+def test_creation_lies_and_locks() -> None:
+    with webdav_server("create-locked=3", "create-lies=2", "delete-locked") as server:
+        answers = [server.create(f"user-{number}", SECRET) for number in range(4)]
+        assert answers == [(200, 200), (400, 101), (500, 996), (400, 101)]
+        assert len(server.users()) == 4, "the users were made, whatever was said"
+        assert server.code("DELETE", "/user-0") == (500, 996)
+        assert server.code("DELETE", "/user-0") == (200, 200)
+        assert server.code("DELETE", "/user-0", version=1) == (200, 998)
+
+
+def test_an_address_is_shut_out_after_bad_logins() -> None:
+    with webdav_server("throttle=3") as server:
+        assert [server.code("GET", auth=("admin", "wrong"))[0] for _ in range(4)] == [401, 401, 401, 401]
+        assert server.ocs("GET").status_code == 429, "the administrator too, and the right password"
+
+
+def test_files_go_wrong_by_kind() -> None:
+    switches = ("file-locked=2", "html=3", "cut=2", "quota=60000", "first-put-503", "slow-login=0.2")
+    with webdav_server(*switches, accounts=(f"carl:{SECRET}",)) as server:
+        carl = ("carl", SECRET)
+        assert server.dav("PUT", "carl/a.txt", carl, data=b"1").status_code == 503
+        answers = [server.dav("PUT", "carl/a.txt", carl, data=b"1").status_code for _ in range(4)]
+        assert answers == [201, 423, 204, 423]
+        assert server.dav("PUT", "carl/b.txt", carl, data=b"x" * 20_000).status_code == 507
+        kinds = [server.dav("GET", f"carl/{PDF}", carl) for _ in range(3)]
+        assert {kind.status_code for kind in kinds} == {200}
+        assert [(kind.content[:5], len(kind.content)) for kind in kinds] == [
+            (b"%PDF-", 50_000),
+            (b"%PDF-", 900),
+            (b"<!DOC", len(kinds[2].content)),
+        ]
+        with requests.Session() as session:
+            first, second = (session.get(f"{server.url}{FILES}/carl/a.txt", auth=carl, timeout=10) for _ in range(2))
+        assert first.elapsed.total_seconds() >= 0.2 > second.elapsed.total_seconds()
+
+
+@pytest.mark.parametrize(
+    ("switch", "status"), [("untrusted-host", 400), ("maintenance", 503), ("no-provisioning", 404), ("busy", 503)]
+)
+def test_whole_server_modes(switch: str, status: int) -> None:
+    with webdav_server(switch, accounts=(f"carl:{SECRET}",)) as server:
+        path = f"{FILES}/carl/{PDF}" if switch == "busy" else "/ocs/v2.php/cloud/users"
+        assert requests.get(server.url + path, auth=("carl", SECRET), timeout=10).status_code == status
+
+
+def test_its_folder_goes_with_it() -> None:
+    with webdav_server() as server:
+        server.create("anna", SECRET)
+        assert (server.folder / "files" / "anna").is_dir()
+    assert not server.folder.exists()
+
+
+@pytest.mark.parametrize("switch", ["nonsense", "html=0", "html=often", "slow=-1"])
+def test_wrong_switches_are_named(switch: str) -> None:
+    with pytest.raises(ValueError), webdav_server(switch):  # it prints no line of JSON, it says why and ends
+        pass
