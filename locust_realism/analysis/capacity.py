@@ -83,6 +83,23 @@ def capacity(
     }
 
 
+def capacity_section(
+    log: LaunchLog,
+    *,
+    rule: str = "nearest_rank",
+    think_s: float | None = None,
+    health: Mapping[str, Any] | None = None,
+) -> dict[str, Any] | None:
+    """:func:`capacity` where the log was at more than one level of concurrency, else None: most runs hold one."""
+    users = log.users[log.users > 0]
+    if not len(users) or int(users.min()) == int(users.max()):
+        return None
+    found = capacity(log, rule=rule, health=health)
+    if think_s is not None and all(row["think_ms"] is None for row in found["levels"]):
+        found = capacity(log, rule=rule, health=health, think_s=think_s)
+    return found if len(found["levels"]) > 1 else None
+
+
 def parse_target(text: str) -> Threshold:
     """A target such as ``p95 < 400ms``: an upper bound of a response-time percentile, the mean or the failures."""
     target = parse_threshold(text)

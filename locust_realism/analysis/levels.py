@@ -163,13 +163,15 @@ def quantile_errors(values: NDArray[Any], quantile: Quantile, *, rule: str = "ne
 def think_times(log: LaunchLog, levels: list[Level]) -> list[float | None]:
     """Mean time in seconds between a user's response and that user's next launch, at each level.
 
-    Users are told apart by worker and slot; None where no slots were recorded. This counts all the time in which a
+    ``log`` is in launch order. Users are told apart by worker and slot; None where no slots were recorded. This counts all the time in which a
     user has no request under way, so that Z + R is the round trip of Little's law.
     """
     think = np.full(len(log), np.nan)
     known = np.flatnonzero(log.slot >= 0)
     if len(known):
-        order = known[np.lexsort((log.launch_us[known], log.slot[known], log.worker[known]))]
+        user = log.worker[known].astype(np.int64) * (int(log.slot.max()) + 1) + log.slot[known]
+        # A stable sort keeps each user's launches in launch order, in which the log is.
+        order = known[np.argsort(user.astype(np.int32) if user.max() < 2**31 else user, kind="stable")]
         a, b = order[:-1], order[1:]
         same = (log.slot[a] == log.slot[b]) & (log.worker[a] == log.worker[b])
         pause = (log.launch_us[b] - log.launch_us[a] - log.response_us[a]) / 1e6

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from locust_realism.analysis.capacity import capacity_section
 from locust_realism.analysis.charts import chart_data
 from locust_realism.analysis.evidence import Evidence, Facts, collect
 from locust_realism.analysis.intervals import group_table, in_launch_order, interval_row, launch_table
@@ -77,7 +78,12 @@ def summarize(
         "workers": evidence.workers,
         "steady_state": evidence.steady,
         "stages": stage_table(part, settings, stages, run_start_us),
-        "capacity": None,
+        "capacity": capacity_section(
+            part,
+            rule=settings.percentile_rule,
+            think_s=facts.model.think_time_s,
+            health={"lateness_p99_ms": 1e3 * evidence.lateness_p99_s, **facts.health},
+        ),
         "verdict": judge(evidence, settings.bounds),
     }
     if len(part) < len(ordered):

@@ -9,6 +9,8 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, TextIO
 
+from locust_realism.analysis.capacity import capacity
+from locust_realism.analysis.jsonable import to_json_safe
 from locust_realism.analysis.percentiles import RULES
 from locust_realism.analysis.settings import RATE_CONVENTIONS, AnalysisSettings
 from locust_realism.analysis.summary import summarize
@@ -25,6 +27,7 @@ from locust_realism.cli.base import (
     span,
     terminal_width,
 )
+from locust_realism.recording.launches import LaunchLog
 from locust_realism.report.console import capacity_lines, group_lines, render_summary
 from locust_realism.report.text import paint, wants_color, wants_unicode
 from locust_realism.web.exports import summary_csv
@@ -123,9 +126,10 @@ def run(options: argparse.Namespace) -> int:
             summary = summarize(log, settings=settings, source=source)
         except ValueError as error:
             raise CommandError(str(error)) from None
-    add_capacity(summary, log, settings, options.target, progress)
     if not summary["window"].get("n"):
         raise CommandError(summary["window"].get("sentence") or "no request lies in the window")
+    if options.target:
+        add_targets(summary, log, settings, options.target, progress)
     if options.html:
         write_html(summary, options.html)
     results = evaluate_thresholds(gate, summary)
@@ -137,28 +141,20 @@ def run(options: argparse.Namespace) -> int:
     return int(any(result.failed for result in results))
 
 
-def add_capacity(
-    summary: dict[str, Any], log: Any, settings: AnalysisSettings, targets: Sequence[str], progress: Progress
+def add_targets(
+    summary: dict[str, Any], log: LaunchLog, settings: AnalysisSettings, targets: Sequence[str], progress: Progress
 ) -> None:
-    """Fill the summary's capacity where there is more than one level of concurrency or a target is asked for."""
-    from locust_realism.analysis.capacity import capacity
-    from locust_realism.analysis.jsonable import to_json_safe
-
-    if summary.get("capacity") and not targets:
-        return
+    """Put the targets that were asked for into the summary's capacity."""
     window = summary["window"]
-    part = log
-    if window.get("n"):
-        part = log.take((log.launch_us >= window["start_us"]) & (log.launch_us <= window["end_us"]))
+    part = log.take((log.launch_us >= window["start_us"]) & (log.launch_us <= window["end_us"]))
     try:
         with progress.step("capacity"):
             found = capacity(part, targets=targets, rule=settings.percentile_rule)
     except ValueError as error:
         raise CommandError(str(error)) from None
-    if targets and not found["levels"]:
+    if not found["levels"]:
         raise CommandError("--target needs the number of users of each request, which these files do not have")
-    if len(found["levels"]) > 1 or targets:
-        summary["capacity"] = to_json_safe(found)
+    summary["capacity"] = to_json_safe(found)
 
 
 def write_html(summary: Mapping[str, Any], path: Path) -> None:
