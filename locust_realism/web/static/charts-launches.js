@@ -96,8 +96,9 @@ export function dispersionChart(dispersion) {
         lineSeries("Observed", windows, column("idc"), theme.accent, { showSymbol: true })],
     });
     const outside = rows.filter((row) => row.idc < row.poisson_low || row.idc > row.poisson_high);
-    const text = outside.length
-      ? `Outside the Poisson band for windows of ${outside.map((row) => span(row.window_s)).join(", ")}.`
+    const named = outside.slice(0, 4).map((row) => span(row.window_s)).join(", ");
+    const text = outside.length === rows.length ? "Outside the Poisson band at every length of window." : outside.length
+      ? `Outside the Poisson band for windows of ${named}${outside.length > 4 ? ` and ${outside.length - 4} more` : ""}.`
       : `Inside the Poisson band at all ${rows.length} lengths of window.`;
     const keys = ["window_s", "windows", "mean", "idc", "poisson_low", "poisson_high", "model", "model_low", "model_high"];
     return { option, text, columns: keys, rows: rows.map((row) => keys.map((key) => row[key])) };

@@ -3,7 +3,7 @@
 import { createChart } from "./chart.js";
 import { densityChart, percentilePlot, percentilesOverTime } from "./charts-percentiles.js";
 import { h, setHidden, setText } from "./dom.js";
-import { formatNumber, isNumber } from "./format.js";
+import { formatClock, formatDuration, formatNumber, formatTick, isNumber } from "./format.js";
 import { term } from "./hints.js";
 import { createNamePicker, fullName } from "./names.js";
 import { createTable } from "./table.js";
@@ -52,13 +52,15 @@ export function createPercentiles(context) {
   const overTime = createChart(context, { title: "Response times over time", term: "percentile", name: "percentiles-over-time", height: 280 });
   const plot = createChart(context, { title: "Percentile plot", term: "tail", name: "percentile-plot" });
   const density = createChart(context, { title: "Density", term: "density", name: "density" });
-  const stages = createTable(context, { caption: "Response times by stage", columns: STAGE_COLUMNS, rowKey: (row) => `${row.kind}|${row.label}|${row.from_s}|${row.users}` });
+  const stages = createTable(context, { caption: "Response times by stage", columns: [...STAGE_START, ...STAGE_FIGURES], rowKey: (row) => `${row.start_s}|${row.users}` });
+  const levels = createTable(context, { caption: "Response times by number of concurrent users", columns: [...LEVEL_START, ...STAGE_FIGURES], rowKey: (row) => `${row.users_low}|${row.users_high}` });
   if (windows) overTime.onChart((chart) => windows.attach(chart));
   const root = h("div", { class: "lr-tab" }, windows?.root ?? null,
     h("h2", {}, "Exact response times"), table.root, rule,
     overTime.root,
     picker.root, h("div", { class: "lr-grid" }, plot.root, density.root),
-    h("h2", {}, "By ", term(context, "stage", "stage"), " and by ", term(context, "concurrency", "concurrent users")), stages.root);
+    h("h2", {}, "By ", term(context, "stage", "stage")), stages.root,
+    h("h2", {}, "By ", term(context, "concurrency", "concurrent users")), levels.root);
 
   function drawCurves() {
     const curves = last?.charts?.response ?? [];
@@ -81,7 +83,9 @@ export function createPercentiles(context) {
     const time = (whole ?? summary).charts?.over_time;
     overTime.update(time?.t_s.length > 1 ? percentilesOverTime(time, windows?.span() ?? null) : "The curves begin with the second step of time.");
     drawCurves();
-    stages.update(summary.stages ?? [], "Rows appear once a stage, or a number of concurrent users, has held for a while.");
+    const rows = summary.stages ?? [];
+    stages.update(rows.filter((/** @type {any} */ row) => row.kind === "stage"), "A row appears once the planned number of users, rate or think time has held for ten seconds.");
+    levels.update(rows.filter((/** @type {any} */ row) => row.kind === "level"), "A row for each number of users appears with its first 20 requests.");
   }
 
   return { root, update };
@@ -99,15 +103,25 @@ function responseRule(summary) {
 }
 
 /** @type {import("./table.js").Column[]} */
-const STAGE_COLUMNS = [
-  { key: "label", title: "Stage", kind: "name" },
-  { key: "from_s", title: "From", unit: "s", digits: 0 },
-  { key: "to_s", title: "To", unit: "s", digits: 0 },
-  { key: "users", title: "Users", digits: 0 },
+const STAGE_START = [
+  { key: "start_s", title: "From", kind: "name", format: (value) => formatClock(value) },
+  { key: "end_s", title: "To", format: (value) => formatClock(value) },
+  { key: "users", title: "Users" },
+];
+/** @type {import("./table.js").Column[]} */
+const LEVEL_START = [
+  { key: "users", title: "Users", kind: "name", format: (value, row) => (row.users_high > row.users_low ? `${formatTick(row.users_low)} – ${formatTick(row.users_high)}` : formatTick(row.users_low)) },
+  { key: "duration_s", title: "Time", format: formatDuration },
+];
+/** @type {import("./table.js").Column[]} */
+const STAGE_FIGURES = [
   { key: "n", title: "Requests", digits: 0 },
-  { key: "rate", title: "Rate", unit: "/s" },
+  { key: "failures", title: "Failures", digits: 0 },
+  { key: "rate", title: "Rate", unit: "/s", term: "rate" },
+  { key: "cov", title: "Launch CoV", term: "cov", digits: 2 },
   { key: "mean_ms", title: "Mean", unit: "ms" },
-  { key: "p50_ms", title: "p50", unit: "ms" },
+  { key: "p50_ms", title: "p50", unit: "ms", term: "percentile" },
+  { key: "p90_ms", title: "p90", unit: "ms" },
   { key: "p95_ms", title: "p95", unit: "ms" },
   { key: "p99_ms", title: "p99", unit: "ms" },
 ];

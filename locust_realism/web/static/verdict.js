@@ -1,7 +1,7 @@
 // The verdict in one sentence, and the checks that are not green.
 
 import { h, setChildren } from "./dom.js";
-import { formatNumber, isNumber } from "./format.js";
+import { formatNumber, formatTick, isNumber } from "./format.js";
 import { term } from "./hints.js";
 import { STATUSES, statusChip } from "./table.js";
 
@@ -28,18 +28,26 @@ export function createVerdict(context) {
 /** @param {any} context @param {any} verdict @returns {Node[]} */
 function build(context, verdict) {
   const overall = String(verdict.overall ?? "not enough data");
-  const rank = (/** @type {any} */ check) => STATUSES[check.status]?.rank ?? 5;
-  const checks = [...(verdict.checks ?? [])].sort((a, b) => rank(a) - rank(b));
-  const loud = checks.filter((check) => check.status === "red" || check.status === "amber");
-  const waiting = checks.filter((check) => check.status === "not enough data");
-  const green = checks.filter((check) => check.status === "green");
+  const checks = verdict.checks ?? [];
+  const loud = checks.filter((/** @type {any} */ check) => check.status === "red" || check.status === "amber");
+  const having = (/** @type {string} */ status) => checks.filter((/** @type {any} */ check) => check.status === status);
+  const [green, waiting] = [having("green"), having("not enough data")];
   return [
     h("div", { class: "lr-verdict-head" }, statusChip(overall),
       h("p", { class: "lr-verdict-text" }, verdict.sentence || SENTENCES[overall] || ""), term(context, "verdict", "What is this?")),
-    ...(loud.length ? [list(loud)] : []),
+    ...(loud.length ? [list(inCausalOrder(loud))] : []),
     ...(green.length ? [group(`${formatNumber(green.length, 0)} green`, green)] : []),
     ...(waiting.length ? [group(`${formatNumber(waiting.length, 0)} without enough data`, waiting)] : []),
   ];
+}
+
+/** Worst first, but what follows from another check comes after it. @param {any[]} checks @returns {any[]} */
+function inCausalOrder(checks) {
+  const rank = (/** @type {any} */ check) => STATUSES[check.status]?.rank ?? 5;
+  const follows = (/** @type {any} */ check) => checks.find((other) => other.id === check.follows_from && other !== check);
+  const roots = checks.filter((check) => !follows(check)).sort((a, b) => rank(a) - rank(b));
+  return roots.flatMap((root) => [root, ...checks.filter((check) => follows(check) === root)
+    .map((check) => ({ ...check, after: root.name }))]);
 }
 
 function group(/** @type {string} */ title, /** @type {any[]} */ checks) {
@@ -47,15 +55,29 @@ function group(/** @type {string} */ title, /** @type {any[]} */ checks) {
 }
 
 function list(/** @type {any[]} */ checks) {
-  return h("ul", { class: "lr-checks" }, ...checks.map((check) => h("li", { "data-check": check.id },
-    statusChip(check.status), h("div", {}, h("strong", {}, String(check.name ?? check.id)), figures(check),
-      h("p", {}, String(check.explanation ?? ""))))));
+  return h("ul", { class: `lr-checks${checks[0].status === "not enough data" ? " lr-wide" : ""}` }, ...checks.map((check) => h("li", { "data-check": check.id, class: check.after ? "lr-after" : null },
+    statusChip(check.status), h("div", {}, h("strong", {}, String(check.name ?? check.id)), figures(check), ...words(check)))));
 }
 
-/** Value and bound in brackets, where they are numbers or short words. @param {any} check */
+/** What was seen, what it means and what to do; in one paragraph where the document has only that. @param {any} check */
+function words(check) {
+  if (!check.seen) return [h("p", {}, String(check.explanation ?? ""))];
+  return [
+    h("p", {}, String(check.seen)),
+    check.after ? h("p", {}, `Follows from: ${check.after}.`) : check.meaning && h("p", {}, String(check.meaning)),
+    !check.after && check.advice && h("p", { class: "lr-advice" }, String(check.advice)),
+  ].filter(Boolean);
+}
+
+/** Value and bound, where they are numbers, a range or short words. @param {any} check */
 function figures(check) {
-  const words = [check.value, check.bound].map((value) =>
-    (isNumber(value) ? formatNumber(value) : typeof value === "string" && value.length < 60 ? value : ""));
-  if (!words[0]) return null;
-  return h("span", { class: "lr-figures" }, ` ${words[0]}${words[1] ? ` (bound ${words[1]})` : ""}`);
+  const [value, bound] = [check.value, check.bound].map(figure);
+  return value && h("span", { class: "lr-figures" }, ` ${value}${bound ? ` (bound ${bound})` : ""}`);
+}
+
+/** @param {unknown} value @returns {string} */
+function figure(value) {
+  if (isNumber(value)) return formatTick(Number(value.toPrecision(3)));
+  if (Array.isArray(value) && value.length === 2) return value.map(figure).join(" to ");
+  return typeof value === "string" && value.length < 60 ? value : "";
 }
