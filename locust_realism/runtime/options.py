@@ -158,6 +158,28 @@ OPTIONS: tuple[Option, ...] = (
         in_ui=False,
         metavar="<file>",
     ),
+    Option(
+        "--realism-record",
+        "realism-recordings",
+        "Directory in which each run, and each worker of it, records every launch, in a directory of its own that is "
+        "readable after a crash. Open launches.parquet with any tool, or the directory with locust-realism analyze.",
+        in_ui=False,
+        metavar="<directory>",
+    ),
+    Option(
+        "--realism-no-record",
+        False,
+        "Record nothing on disk: launches are kept in memory only, the oldest are dropped when they no longer fit.",
+        in_ui=False,
+        action="store_true",
+    ),
+    Option(
+        "--realism-record-fsync",
+        False,
+        "Force each part of the recording to the disk itself, every few seconds: a power cut then costs seconds, too.",
+        in_ui=False,
+        action="store_true",
+    ),
 )
 """The options of the extension itself; a scenario adds its own with :func:`add_options`."""
 

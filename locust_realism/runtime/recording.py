@@ -8,19 +8,19 @@ from __future__ import annotations
 
 import logging
 from dataclasses import dataclass, field
-from time import monotonic
 from typing import Any
 
 import gevent
 from gevent.lock import RLock
 from gevent.monkey import get_original
 from locust.env import Environment
-from locust.exception import RPCError
-from locust.runners import STATE_MISSING, MasterRunner, WorkerRunner
+from locust.runners import MasterRunner, WorkerRunner
 
 from locust_realism.recording.store import DEFAULT_MAX_ROWS, LiveRecord
 from locust_realism.runtime.clock import Clock
+from locust_realism.runtime.last_reports import await_last_reports
 from locust_realism.runtime.recorder import Batch, Recorder
+from locust_realism.runtime.run_files import FilePlan, RunFiles
 from locust_realism.runtime.sessions import current_session
 from locust_realism.runtime.transport import RESEND, BlockReceiver, BlockSender
 
@@ -28,9 +28,6 @@ logger = logging.getLogger(__name__)
 
 TICK_S = 1.0
 """Seconds between two looks at the clocks, and between two blocks of a local run."""
-
-SILENT_S = 5.0
-"""Seconds without any message after which the master no longer waits for a worker's last report."""
 
 
 @dataclass
@@ -49,6 +46,7 @@ class Recording:
     recorder: Recorder | None = None
     sender: BlockSender | None = None
     receiver: BlockReceiver | None = None
+    files: RunFiles | None = None
     silent_workers: list[str] = field(default_factory=list)
     own_errors: int = 0
     _ticker: Any = None
@@ -79,6 +77,10 @@ class Recording:
             found.append(f"{self.errors} requests or blocks could not be recorded: {self._last_error()}")
         for worker in self.silent_workers:
             found.append(f"Worker {worker} did not send its last report: up to its last seconds are missing.")
+        if self.files is not None and self.files.problem:
+            found.append(self.files.problem)
+        if self.files is not None and self.files.lost_rows:
+            found.append(f"{self.files.lost_rows} launches could not be written to the recording.")
         steps = [(step.noticed_us, step.seconds, "this process") for step in self.clock.steps]
         bad = 0 if self.recorder is None else self.recorder.bad_start_times
         if self.receiver is not None:
@@ -120,6 +122,8 @@ class Recording:
             self._ticker.kill()
         if self.receiver is not None:
             self.receiver.close()
+        if self.files is not None:
+            self.files.close()
 
     # What happens in each process -------------------------------------------------------------------------------
 
@@ -153,7 +157,10 @@ class Recording:
 
     def _append(self, batch: Batch, before_reset: bool, generation: int) -> None:
         assert self.record is not None
-        self.record.append(batch.build(), before_reset=before_reset, generation=generation)
+        log = batch.build()
+        self.record.append(log, before_reset=before_reset, generation=generation)
+        if self.files is not None and generation == self.record.generation:
+            self.files.add(log)
 
     def _forget(self, **_: Any) -> None:
         """A new run starts (Locust has just cleared its own statistics)."""
@@ -168,6 +175,8 @@ class Recording:
             self.receiver.start_run()
         elif self.record is not None:
             self.record.clear()
+        if self.files is not None:
+            self.files.start_run()
 
     def _reset(self, **_: Any) -> None:
         """Locust has reset its statistics, or will as soon as this listener returns."""
@@ -210,53 +219,23 @@ class Recording:
                 if len(runner.greenlet):
                     runner.quit()
                 if isinstance(runner, MasterRunner):
-                    self._await_last_reports(runner)
+                    self.silent_workers += await_last_reports(runner)
             self.flush()
         except Exception:
             self.own_errors += 1
             logger.exception("the last rows could not be collected")
 
-    def _await_last_reports(self, runner: MasterRunner) -> None:
-        """Receive until every live worker has said that it quits; its last report precedes that on the same line.
-
-        After ``runner.quit()`` nobody listens any more, but the socket is still open.
-        """
-        server: Any = runner.server
-        heard = {client.id: monotonic() for client in runner.clients.all}
-        while True:
-            waiting = [c.id for c in runner.clients.all if c.state != STATE_MISSING and c.id not in self.silent_workers]
-            if not waiting:
-                return
-            left = min(heard.setdefault(client_id, monotonic()) for client_id in waiting) + SILENT_S - monotonic()
-            if left > 0:
-                received = None
-                with gevent.Timeout.start_new(left, exception=_Silence):
-                    try:
-                        received = server.recv_from_client()
-                    except _Silence:
-                        continue
-                    except RPCError:
-                        gevent.sleep(0.01)  # not a message of a worker (a port scanner), or a broken line
-                        continue
-                heard[received[0]] = monotonic()
-                runner.handle_message(*received)
-                continue
-            self.silent_workers += [c for c in waiting if heard[c] + SILENT_S <= monotonic()]
-            logger.warning(
-                "no last report from worker(s) %s within %g s: their last rows are missing",
-                ", ".join(self.silent_workers),
-                SILENT_S,
-            )
+    def _quit(self, **_: Any) -> None:
+        """Locust has said all that it has to say; merging the files of a long run may take its time."""
+        if self.files is not None:
+            self.files.close()
 
 
-class _Silence(Exception):
-    """No message came in time."""
-
-
-def attach(environment: Environment, *, max_rows: int = DEFAULT_MAX_ROWS) -> Recording:
+def attach(environment: Environment, *, max_rows: int = DEFAULT_MAX_ROWS, files: FilePlan | None = None) -> Recording:
     """Start to record an Environment whose runner has been created; call it once, in ``events.init``.
 
-    ``max_rows`` bounds the rows held in memory. ValueError where there is no runner yet.
+    ``max_rows`` bounds the rows held in memory; ``files`` says where runs are written to disk (None: nowhere).
+    ValueError where there is no runner yet.
     """
     runner = environment.runner
     if runner is None:
@@ -268,6 +247,8 @@ def attach(environment: Environment, *, max_rows: int = DEFAULT_MAX_ROWS) -> Rec
     if not isinstance(runner, MasterRunner):
         recording.recorder = Recorder(recording.clock, session_of=current_session)
         recording._listen(events.request, recording.recorder.listener)
+    if files is not None:
+        recording.files = RunFiles(files, _role(runner), lambda: _info(runner))
     if isinstance(runner, WorkerRunner):
         _attach_worker(recording, runner)
     else:
@@ -279,13 +260,28 @@ def attach(environment: Environment, *, max_rows: int = DEFAULT_MAX_ROWS) -> Rec
     recording._listen(events.test_start, recording._forget)
     recording._listen(events.spawning_complete, recording._spawned)
     recording._listen(events.quitting, recording._quitting)
+    recording._listen(events.quit, recording._quit)
     recording._ticker = gevent.spawn(recording._tick)
     return recording
 
 
+def _role(runner: Any) -> str:
+    return "worker" if isinstance(runner, WorkerRunner) else "master" if isinstance(runner, MasterRunner) else "local"
+
+
+def _info(runner: Any) -> dict[str, Any]:
+    """What ``run.json`` says of this process, so that files of one run can be put together."""
+    if isinstance(runner, WorkerRunner):
+        return {"client_id": runner.client_id, "worker_index": runner.worker_index}
+    if isinstance(runner, MasterRunner):
+        return {"workers": dict(runner.worker_indexes)}
+    return {}
+
+
 def _attach_worker(recording: Recording, runner: WorkerRunner) -> None:
     assert recording.recorder is not None
-    sender = recording.sender = BlockSender(recording.recorder)
+    files = recording.files
+    sender = recording.sender = BlockSender(recording.recorder, None if files is None else files.add_packed)
     events = recording.environment.events
 
     def report(client_id: str, data: dict[str, Any], **_: Any) -> None:
@@ -310,7 +306,10 @@ def _attach_master(recording: Recording, runner: MasterRunner) -> None:
         runner.send_message(RESEND, {"numbers": numbers}, client_id)
 
     receiver = recording.receiver = BlockReceiver(
-        recording.record, worker_index=runner.get_worker_index, ask_again=ask_again
+        recording.record,
+        worker_index=runner.get_worker_index,
+        ask_again=ask_again,
+        on_rows=None if recording.files is None else recording.files.add,
     )
 
     def report(client_id: str, data: dict[str, Any], **_: Any) -> None:

@@ -162,6 +162,7 @@ class BlockReceiver:
 
     - ``ask_again(client_id, numbers)`` sends the RESEND message
     - ``worker_index(client_id)`` is the worker's index, which goes into the ``worker`` column
+    - ``on_rows`` is told of the rows of each block, in a native thread (they go to disk)
     - ``duplicates`` blocks that came twice; ``unreadable`` blocks that could not be unpacked (their rows are lost)
     """
 
@@ -171,7 +172,7 @@ class BlockReceiver:
         *,
         worker_index: Callable[[str], int],
         ask_again: Callable[[str, list[int]], None],
-        on_block: Callable[[bytes, int], None] | None = None,
+        on_rows: Callable[[LaunchLog], None] | None = None,
     ) -> None:
         self.record = record
         self.peers: dict[str, Peer] = {}
@@ -179,7 +180,7 @@ class BlockReceiver:
         self.unreadable = 0
         self._worker_index = worker_index
         self._ask_again = ask_again
-        self._on_block = on_block
+        self._on_rows = on_rows
         self._queue: deque[tuple[str, dict[str, Any], int]] = deque()
         self._arrived = Event()
         self._idle = Event()
@@ -279,8 +280,6 @@ class BlockReceiver:
                 try:
                     worker = self._worker_index(client_id)
                     pool.apply(self._store, (block, worker, generation))
-                    if self._on_block is not None:
-                        self._on_block(block["data"], block["rows"])
                 except Exception:
                     self.unreadable += 1
                     self.record.count_lost(int(block["rows"]))
@@ -291,6 +290,8 @@ class BlockReceiver:
     def _store(self, block: dict[str, Any], worker: int, generation: int) -> None:
         rows = with_worker(unpack(block["data"]), worker)
         self.record.append(rows, before_reset=bool(block["before_reset"]), generation=generation)
+        if self._on_rows is not None and generation == self.record.generation:
+            self._on_rows(rows)
 
 
 def with_worker(log: LaunchLog, worker: int) -> LaunchLog:
