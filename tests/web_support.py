@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Mapping, Sequence
+from functools import cache
 from typing import Any, TypeVar
 
 import numpy as np
@@ -19,6 +20,7 @@ HOSTILE = '<script>window.hacked = 1</script><img src=x onerror="window.hacked =
 FORMULA = "=cmd()|'/c calc'!A1"
 
 
+@cache
 def poisson_log(seconds: float = 60.0, rate: float = 50.0, users: int = 20, seed: int = 1, names: int = 3) -> LaunchLog:
     """Launches of independent users with log-normal response times, some failures and hostile names."""
     rng = np.random.default_rng(seed)
@@ -46,6 +48,7 @@ class LogProvider:
         self.state = state
         self.started = time.monotonic()
         self.windows: list[str | None] = []
+        self.known: dict[str | None, dict[str, Any]] = {}
         self.failing: Exception | None = None
         self.population_document: dict[str, Any] = {"model": None}
         self.generator_document: dict[str, Any] = {"workers": []}
@@ -64,15 +67,25 @@ class LogProvider:
         if self.failing:
             raise self.failing
         self.windows.append(window)
+        document = self._computed(window) if self.live else self._kept(window)
+        return {**document, "age_s": 0.1, "state": self.state()}
+
+    def _kept(self, window: str | None) -> dict[str, Any]:
+        if window not in self.known:
+            self.known[window] = self._computed(window)
+        return self.known[window]
+
+    def _computed(self, window: str | None) -> dict[str, Any]:
         log = self.rows()
         if window and ".." in window:
             low, high = (ORIGIN_US + int(float(part) * 1e6) for part in window.split(".."))
             log = log.take((log.launch_us >= low) & (log.launch_us <= high))
         document = summarize(log, run_start_us=ORIGIN_US)
-        charts = chart_data(log, origin_us=ORIGIN_US)
-        if not document["capacity"]:
-            document["capacity"] = capacity(log)
-        return {**document, "charts": charts, "age_s": 0.1, "state": self.state()}
+        return {
+            **document,
+            "charts": chart_data(log, origin_us=ORIGIN_US),
+            "capacity": document["capacity"] or capacity(log),
+        }
 
     def population(self) -> dict[str, Any]:
         return self.population_document
