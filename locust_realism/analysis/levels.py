@@ -163,8 +163,8 @@ def quantile_errors(values: NDArray[Any], quantile: Quantile, *, rule: str = "ne
 def think_times(log: LaunchLog, levels: list[Level]) -> list[float | None]:
     """Mean time in seconds between a user's response and that user's next launch, at each level.
 
-    ``log`` is in launch order. Users are told apart by worker and slot; None where no slots were recorded. This counts all the time in which a
-    user has no request under way, so that Z + R is the round trip of Little's law.
+    ``log`` is in launch order. Users are told apart by worker and slot; None where no slots were recorded. This counts
+    all the time in which a user has no request under way, so that Z + R is the round trip of Little's law.
     """
     think = np.full(len(log), np.nan)
     known = np.flatnonzero(log.slot >= 0)

@@ -35,8 +35,8 @@ from locust_realism.web.exports import summary_csv
 TABLES = ("launches", "percentiles", "groups")
 
 EPILOG = """\
-FILE is a recording of this extension (Parquet, or the directory that a run spools to), a JMeter JTL or aggregate
-report (CSV), or a CSV of requests. Several files are parts of one run.
+FILE is a recording of this extension (Parquet or CSV), a JMeter JTL or aggregate report (CSV), or a CSV of Locust's
+requests. Several files are parts of one run.
 
 The tables of Brady's talk come out of the files of the web-generator-toolkit with
   locust-realism analyze 1800_AggRpt.csv --skip 120 --duration 1200 --percentile-rule jmeter \\

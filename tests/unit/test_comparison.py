@@ -1,0 +1,293 @@
+"""Comparisons say what the data shows and no more, also where neighbouring response times are alike."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+import pytest
+from numpy.typing import NDArray
+from scipy import signal, stats
+
+from locust_realism.analysis.alikeness import loads_alike
+from locust_realism.analysis.comparison import FASTER, SAME, SLOWER, UNSHOWN, Side, agreement, compare, difference_row
+from locust_realism.analysis.comparison_levels import compare_levels
+from locust_realism.analysis.differences import (
+    Estimate,
+    batch_means,
+    disagreement,
+    mean_estimate,
+    pooled,
+    quantile_estimate,
+    rate_estimate,
+    share_estimate,
+    student,
+)
+from locust_realism.recording.launches import LaunchLog
+
+RUNS = 300
+
+
+def lower_bound(share: float, runs: int = RUNS) -> float:
+    """4 standard errors below a coverage, which chance goes under once in 30,000."""
+    return share - 4 * math.sqrt(share * (1 - share) / runs)
+
+
+def correlated(rng: np.random.Generator, n: int, phi: float, scale: float = 1.0) -> NDArray[np.float64]:
+    """Lognormal response times whose logarithms are an autoregressive process with coefficient phi."""
+    noise = rng.standard_normal(n + 500)
+    return scale * np.exp(signal.lfilter([math.sqrt(1 - phi**2)], [1, -phi], noise)[500:])
+
+
+def run(seed: int, *, n: int = 4000, scale: float = 50_000, phi: float = 0.0, **columns: object) -> LaunchLog:
+    rng = np.random.default_rng(seed)
+    launch = 1_700_000_000_000_000 + np.cumsum(rng.exponential(10_000, n)).astype(np.int64)
+    columns.setdefault("names", "home")
+    return LaunchLog.build(launch, correlated(rng, n, phi, scale).astype(np.int64), **columns)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("phi", [0.0, 0.8, 0.95])
+@pytest.mark.parametrize("quantile", [0.5, 0.95])
+def test_the_interval_of_a_difference_covers_the_true_one(phi: float, quantile: float) -> None:
+    """95 % intervals, n = 8,000, true difference 10 %; .93 passes at phi .95, where batches are still correlated."""
+    rng = np.random.default_rng(1)
+    true = 0.1 * math.exp(stats.norm.ppf(quantile))
+    hits = 0
+    for _ in range(RUNS):
+        a, b = correlated(rng, 8000, phi), correlated(rng, 8000, phi, 1.1)
+        change = quantile_estimate(b, quantile) - quantile_estimate(a, quantile)
+        hits += change.low <= true <= change.high
+    assert hits / RUNS >= lower_bound(0.93 if phi > 0.9 else 0.95)
+
+
+def test_intervals_that_take_requests_as_independent_would_not_cover() -> None:
+    """Negative control: the binomial interval of the median covers less than half the time at phi = .95."""
+    rng = np.random.default_rng(2)
+    hits = naive = 0
+    for _ in range(100):
+        values = correlated(rng, 8000, 0.95)
+        ordered = np.sort(values)
+        low, high = stats.binom.ppf([0.025, 0.975], 8000, 0.5).astype(int)
+        naive += ordered[low - 1] <= 1 <= ordered[high]
+        found = quantile_estimate(values, 0.5)
+        hits += found.low <= 1 <= found.high
+    assert naive < 50
+    assert hits >= 100 * lower_bound(0.93, 100)
+
+
+def test_the_interval_of_a_mean_and_of_a_rate_covers() -> None:
+    rng = np.random.default_rng(3)
+    mean_hits = rate_hits = 0
+    for _ in range(RUNS):
+        found = mean_estimate(correlated(rng, 8000, 0.8))
+        mean_hits += found.low <= math.exp(0.5) <= found.high
+        rate = rate_estimate(np.cumsum(rng.gamma(2.0, 5_000, 2000)).astype(np.int64))
+        rate_hits += rate.low <= 100 <= rate.high
+    # The mean of skewed values converges slowly: two per cent below nominal is usual at this size.
+    assert mean_hits / RUNS >= lower_bound(0.93)
+    assert rate_hits / RUNS >= lower_bound(0.94)
+
+
+@pytest.mark.parametrize("burst", [1, 10])
+def test_the_interval_of_a_share_covers_also_when_failures_come_in_bursts(burst: int) -> None:
+    rng = np.random.default_rng(4)
+    hits = 0
+    for _ in range(RUNS):
+        failed = np.repeat(rng.random(6000 // burst) < 0.03, burst)
+        found = share_estimate(failed)
+        hits += found.low <= 0.03 <= found.high
+    assert hits / RUNS >= lower_bound(0.93)
+
+
+def test_the_share_without_bursts_has_wilsons_limits() -> None:
+    hits = np.zeros(500, dtype=np.bool_)
+    hits[::50] = True  # spread more evenly than chance would, so that the batches' spread is below the binomial's
+    expected = stats.binomtest(10, 500).proportion_ci(method="wilson")
+    found = share_estimate(hits)
+    assert (found.low, found.high) == pytest.approx((expected.low, expected.high), rel=1e-6)
+
+
+def test_two_runs_of_the_same_system_are_seldom_told_apart() -> None:
+    """All intervals of a comparison hold together at 95 %: of 150 equal pairs at most 7.5 + 4 sd = 18 may differ."""
+    alarms = 0
+    for seed in range(150):
+        sides = [Side("A", (run(2 * seed, n=1500, phi=0.5),)), Side("B", (run(2 * seed + 1, n=1500, phi=0.5),))]
+        (found,) = compare(sides)["candidates"]
+        alarms += any(row["verdict"] in (FASTER, SLOWER) for row in found["rows"])
+    assert alarms <= 18
+
+
+@pytest.mark.parametrize(("factor", "word"), [(1.3, SLOWER), (0.75, FASTER), (1.0, UNSHOWN)])
+def test_a_change_is_named_and_its_size_given(factor: float, word: str) -> None:
+    found = compare([Side("old", (run(1),)), Side("new", (run(2, scale=50_000 * factor),))])["candidates"][0]
+    assert found["conclusion"] == word
+    words = {
+        SLOWER: "new is slower than old: p95",
+        FASTER: "new is faster than old: p95",
+        UNSHOWN: "no difference that",
+    }
+    assert words[word] in found["sentence"]
+    row = next(row for row in found["rows"] if row["figure"] == "p50_ms")
+    assert row["low"] <= 50 * (factor - 1) <= row["high"]
+    assert row["b"] - row["a"] == pytest.approx(row["difference"])
+
+
+def test_a_tolerance_asks_for_more_than_any_difference() -> None:
+    sides = [Side("A", (run(1, n=40_000),)), Side("B", (run(2, n=40_000, scale=53_000),))]
+    assert compare(sides)["candidates"][0]["conclusion"] == SLOWER
+    assert compare(sides, tolerance=0.2)["candidates"][0]["conclusion"] == SAME
+
+
+def test_each_name_is_compared_by_itself() -> None:
+    names = ["home", "file"] * 2000
+    slow = run(2, names=names)
+    file = slow.label == slow.labels.index(("", "file"))
+    slow = LaunchLog.build(slow.launch_us, np.where(file, 2 * slow.response_us, slow.response_us), names=names)
+    rows = compare([Side("A", (run(1, names=names),)), Side("B", (slow,))])["candidates"][0]["rows"]
+    verdicts = {(row["label"], row["figure"]): row["verdict"] for row in rows}
+    assert verdicts["file", "p95_ms"] == SLOWER
+    assert verdicts["home", "p95_ms"] == UNSHOWN
+
+
+def test_more_failures_are_told() -> None:
+    failed = np.random.default_rng(1).random(4000) < 0.05
+    found = compare([Side("A", (run(1),)), Side("B", (run(2, failed=failed),))])["candidates"][0]
+    assert found["failures"]["verdict"] == "more"
+    assert "fails more often: 0 % to" in found["sentence"]
+
+
+def test_few_requests_set_no_limit_and_show_nothing() -> None:
+    row = next(
+        row
+        for row in compare([Side("A", (run(1, n=50),)), Side("B", (run(2, n=50),))])["candidates"][0]["rows"]
+        if row["figure"] == "p99_ms"
+    )
+    assert row["verdict"] == UNSHOWN
+    assert row["high"] is None
+
+
+def test_repeats_that_agree_and_repeats_that_do_not() -> None:
+    alike = agreement(Side("A", tuple(run(seed) for seed in range(4))))
+    assert alike["agrees"]
+    assert "agree: they are" in alike["sentence"]
+    apart = agreement(Side("B", (run(1), run(2), run(3, scale=60_000))))
+    assert not apart["agrees"]
+    assert "do not agree in p50" in apart["sentence"]
+    row = next(row for row in apart["rows"] if row["figure"] == "p50_ms")
+    assert row["apart"] == pytest.approx(0.2, abs=0.06)
+
+
+def test_the_p_value_of_agreement_is_cochrans() -> None:
+    width = student(0.95, 31)
+    runs = [Estimate(x, x - width * s, x + width * s, 100) for x, s in ((10.0, 1.0), (12.0, 2.0), (9.0, 0.5))]
+    weight = np.array([1, 0.25, 4])
+    centre = weight @ [10, 12, 9] / weight.sum()
+    q = weight @ (np.array([10, 12, 9]) - centre) ** 2
+    assert disagreement(runs)[1] == pytest.approx(stats.chi2.sf(q, 2))
+
+
+def test_runs_that_differ_among_themselves_widen_the_comparison() -> None:
+    """Repeats at 45, 50 and 60 ms against one side at 55: within runs the difference seems sure, between them not."""
+    spread = tuple(run(seed, scale=scale) for seed, scale in ((1, 45_000), (2, 50_000), (3, 60_000)))
+    other = (run(5, scale=56_000),)
+    assert compare([Side("A", spread[1:2]), Side("B", other)])["candidates"][0]["conclusion"] == SLOWER
+    assert compare([Side("A", spread), Side("B", other)])["candidates"][0]["conclusion"] == UNSHOWN
+
+
+def test_pooled_limits_cover_when_runs_differ() -> None:
+    """Five runs, each with its own offset of sd 1: 95 % intervals cover the common mean."""
+    rng = np.random.default_rng(6)
+    hits = 0
+    for _ in range(RUNS):
+        runs = [mean_estimate(rng.normal(offset, 1, 400)) for offset in rng.normal(0, 1, 5)]
+        found = pooled(runs)
+        hits += found.low <= 0 <= found.high
+    assert hits / RUNS >= lower_bound(0.95)
+
+
+def test_batches_grow_until_neighbours_are_independent() -> None:
+    rng = np.random.default_rng(7)
+    assert len(batch_means(rng.normal(size=4000))) == 32
+    assert len(batch_means(np.cumsum(rng.normal(size=4000)))) < 16
+
+
+@pytest.mark.parametrize(
+    ("columns", "status", "said"),
+    [
+        ({}, "alike", None),
+        ({"users": 11}, "warning", "users differ"),
+        ({"users": 20}, "refused", "users differ"),
+        ({"names": ["home"] * 3600 + ["file"] * 400}, "warning", "mix differs: 10 %"),
+        ({"names": ["home"] * 2000 + ["file"] * 2000}, "refused", "mix differs: 50 %"),
+    ],
+)
+def test_loads_that_are_not_alike_are_warned_of_or_refused(
+    columns: dict[str, object], status: str, said: str | None
+) -> None:
+    found = loads_alike([run(1, users=10)], [run(2, **{"users": 10, **columns})])
+    assert found.status == status
+    assert (said is None) == (not found.reasons)
+    assert said is None or said in found.reasons[0]
+
+
+def test_a_rate_that_differs_is_refused_unless_the_users_are_the_same() -> None:
+    slow = LaunchLog.build(np.arange(4000) * 25_000, 50_000, names="home")
+    assert loads_alike([run(1)], [slow]).status == "refused"
+    with_users = LaunchLog.build(slow.launch_us, slow.response_us, names="home", users=10)
+    found = loads_alike([run(1, users=10)], [with_users])
+    assert found.status == "warning"
+    assert "with the same users" in found.reasons[0]
+
+
+@pytest.mark.parametrize(
+    ("a", "b", "said"), [("red", "green", "first side is red"), ("red", "red", "both sides are red")]
+)
+def test_a_red_launch_pattern_is_told(a: str, b: str, said: str) -> None:
+    summaries = [{"verdict": {"overall": status}} for status in (a, b)]
+    found = loads_alike([run(1)], [run(2)], summaries[:1], summaries[1:])
+    assert said in found.reasons[0]
+
+
+def test_a_refused_comparison_says_why_and_concludes_nothing() -> None:
+    found = compare([Side("A", (run(1, users=5),)), Side("B", (run(2, users=50),))])["candidates"][0]
+    assert found["alike"]["status"] == "refused"
+    assert "cannot be compared" in found["sentence"]
+
+
+def test_two_servers_side_by_side_at_each_number_of_users() -> None:
+    """As the table of Tomcat and JBoss: one is faster at 50 users, the other at 100, one was not measured at 150."""
+    users = np.repeat([50, 75, 100], 2000)
+    rng = np.random.default_rng(1)
+    scale = np.select([users == 50, users == 75], [20_000, 40_000], 90_000)
+    tomcat = LaunchLog.build(np.arange(6000) * 10_000, rng.exponential(scale), users=users)
+    jboss = LaunchLog.build(
+        np.arange(8000) * 10_000, rng.exponential(40_000, 8000), users=np.repeat([50, 75, 100, 150], 2000)
+    )
+    rows = compare_levels([Side("Tomcat", (tomcat,)), Side("JBoss", (jboss,))])
+    assert [(row["fewest"], row["most"]) for row in rows] == [(50, 50), (75, 75), (100, 100), (150, 150)]
+    assert [row["sides"][1]["verdict"] for row in rows[:3]] == [SLOWER, UNSHOWN, FASTER]
+    assert rows[3]["sides"][0] is None
+    assert rows[0]["sides"][0]["rate"] == pytest.approx(100)
+    assert rows[0]["sides"][0]["p95_ms"] == pytest.approx(np.sort(tomcat.response_us[:2000])[1899] / 1e3)
+
+
+def test_limits_of_a_difference_are_recovered_from_those_of_its_sides() -> None:
+    """For symmetric limits they are the familiar root of the sum of squares."""
+    a, b = Estimate(10, 8, 12, 50), Estimate(5, 4, 6, 50)
+    assert (a - b).low == pytest.approx(5 - math.hypot(2, 1))
+    assert difference_row(b, a)["verdict"] == SLOWER
+    assert difference_row(a, b)["verdict"] == FASTER
+    assert (a - Estimate(5, 4, math.inf, 50)).low == -math.inf
+
+
+@pytest.mark.parametrize(("confidence", "tolerance"), [(0.0, 0.0), (1.0, 0.0), (0.95, -0.1), (0.95, 1.0)])
+def test_settings_out_of_bounds_are_refused(confidence: float, tolerance: float) -> None:
+    with pytest.raises(ValueError, match="expected numbers in"):
+        compare([Side("A", (run(1),)), Side("B", (run(2),))], confidence=confidence, tolerance=tolerance)
+
+
+def test_a_side_without_requests_is_refused() -> None:
+    with pytest.raises(ValueError, match="without requests"):
+        Side("A", (LaunchLog.empty(),))
+    with pytest.raises(ValueError, match="at least one other"):
+        compare([Side("A", (run(1),))])
