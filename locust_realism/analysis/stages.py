@@ -31,8 +31,8 @@ def stage_table(
     """Rows of ``kind`` ``stage`` in order of time, then rows of ``kind`` ``level`` by number of users.
 
     ``planned`` are the plan's stages: start_s and end_s since ``origin_us`` and what was held (users, rate,
-    think_time_s), copied into the row. Where it is empty, stages are the times for which the number of users at the
-    launches stayed the same for at least ``MIN_HELD_S``. ``log`` is in launch order.
+    think_time_s), copied into the row, the rate as ``planned_rate``. Where it is empty, stages are the times for which
+    the number of users at the launches stayed the same for at least ``MIN_HELD_S``. ``log`` is in launch order.
     """
     if not len(log):
         return []
@@ -44,7 +44,8 @@ def stage_table(
         high = int(np.searchsorted(log.launch_us, origin + round(float(stage["end_s"]) * 1e6)))
         part = log.take(slice(low, high))
         seconds = float(stage["end_s"]) - float(stage["start_s"])
-        row = {"kind": "stage", **stage, "duration_s": seconds} | _figures(part, seconds, settings)
+        row: Row = {"kind": "stage", **stage, "planned_rate": stage.get("rate"), "duration_s": seconds}
+        row |= _figures(part, seconds, settings)
         rows.append(row | {"cov": coefficient_of_variation(np.diff(part.launch_us))})
     return rows + level_rows(log, settings)
 

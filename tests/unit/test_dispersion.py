@@ -1,0 +1,211 @@
+"""Scales, dependence, rescaled time and single users, against closed forms and independent implementations."""
+
+import math
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from scipy.stats import chi2, kstest
+
+from locust_realism.analysis.dispersion import (
+    autocorrelation,
+    clock_tick_us,
+    coarse_clock_cov,
+    dispersion_table,
+    dither,
+    exponential_distance,
+    index_of_dispersion,
+    local_gaps,
+    poisson_band,
+    population_dispersion,
+    renewal_dispersion,
+    rescale_by_profile,
+    window_counts,
+    window_ladder,
+)
+from locust_realism.analysis.intervals import coefficient_of_variation
+from locust_realism.analysis.users import task_starts, user_times
+from locust_realism.recording.launches import LaunchLog
+from locust_realism.workload.rates import ConstantRate, SineRate
+
+
+@given(st.lists(st.integers(0, 10**8), min_size=2, max_size=200))
+@settings(deadline=None)
+def test_windows_count_every_launch_in_a_whole_window_once(times):
+    times = np.sort(np.array(times))
+    windows = window_ladder(float(times[-1] - times[0]) / 1e6)
+    for window, counts in zip(windows, window_counts(times, windows), strict=True):
+        edges = times[0] + np.arange(len(counts) + 1) * round(window * 1e6)
+        expected = np.searchsorted(times, edges[1:]) - np.searchsorted(times, edges[:-1])
+        np.testing.assert_array_equal(counts, expected)
+
+
+def test_the_ladder_has_twenty_windows_at_least():
+    assert window_ladder(0.19) == []
+    assert window_ladder(1200.0)[-1] == 50
+    assert window_ladder(1e6, longest_s=0.5) == [0.01, 0.02, 0.05, 0.1, 0.2, 0.5]
+
+
+def test_windows_too_short_for_the_memory_are_left_out():
+    times = np.linspace(0, 1e11, 100_000)
+    counts = window_counts(times, [0.01, 0.02, 0.1, 10.0])
+    assert [len(c) for c in counts] == [0, 0, 1_000_000, 10_000]
+
+
+def test_the_poisson_band_is_that_of_chi_square():
+    for k in (20, 57, 1000):
+        expected = chi2.ppf([0.025, 0.975], k - 1) / (k - 1)
+        assert poisson_band(k) == pytest.approx(expected, rel=2e-3)
+    with pytest.raises(ValueError, match="windows is 1, expected more than 1"):
+        poisson_band(1)
+
+
+def test_poisson_launches_lie_in_the_band_as_often_as_they_should():
+    """400 runs at one scale: 95 % in the band, 4 standard errors of tolerance."""
+    rng, inside = np.random.default_rng(1), 0
+    for _ in range(400):
+        row = dispersion_table(np.cumsum(rng.exponential(1e4, 3000)), [0.1])[0]
+        inside += row["poisson_low"] <= row["idc"] <= row["poisson_high"]
+    assert abs(inside / 400 - 0.95) < 4 * math.sqrt(0.95 * 0.05 / 400)
+
+
+def test_a_fixed_pool_shows_the_dispersion_of_one_user():
+    rng = np.random.default_rng(2)
+    trips = rng.uniform(0, 2, (200, 600))
+    times = np.sort((rng.uniform(-2, 0, (200, 1)) + np.cumsum(trips, axis=1)).ravel())
+    times = times[(times > 5) & (times < 500)] * 1e6
+    windows = [0.01, 0.1, 0.5, 1.0, 5.0, 10.0]
+    model = renewal_dispersion(windows, trips.ravel())
+    assert model[-1] == pytest.approx(1 / 3, rel=0.1), "the squared CoV of a uniform round trip"
+    for row, expected in zip(dispersion_table(times, windows, model), model, strict=True):
+        error = math.sqrt(2 / (row["windows"] - 1))
+        assert abs(row["idc"] / expected - 1) < 4 * error + 0.04, row
+
+
+def test_a_varying_population_shows_its_dispersion():
+    """Users come as a Poisson process, stay exp(5 s) and launch twice a second while there."""
+    rng, span, stay, rate = np.random.default_rng(3), 20_000.0, 5.0, 2.0
+    starts = np.sort(rng.uniform(-50, span, rng.poisson(10 * (span + 50))))
+    stays = rng.exponential(stay, len(starts))
+    many = rng.poisson(rate * stays)
+    times = np.repeat(starts, many) + rng.uniform(0, 1, many.sum()) * np.repeat(stays, many)
+    times = np.sort(times[(times > 0) & (times < span)])
+    windows = [0.1, 1.0, 10.0]
+    rows = dispersion_table(times * 1e6, windows, population_dispersion(windows, rate, stay), memory_s=stay)
+    for row in rows:
+        assert row["model_low"] * 0.95 < row["idc"] < row["model_high"] * 1.05, row
+    assert rows[-1]["idc"] > 5, "far from Poisson"
+    assert population_dispersion([1.0], 2.0, 0.0) == [1.0]
+
+
+def test_rescaling_takes_the_planned_variation_out():
+    profile = SineRate(10.0, 190.0, period=50)
+    rng = np.random.default_rng(4)
+    launches = np.rint(np.asarray(profile.inverse(np.cumsum(rng.exponential(1.0, 20_000)))) * 1e6).astype(np.int64)
+    raw = coefficient_of_variation(np.diff(launches))
+    flat = coefficient_of_variation(np.diff(rescale_by_profile(launches, profile, 0)))
+    a = 0.9
+    assert raw == pytest.approx(math.sqrt(2 / math.sqrt(1 - a * a) - 1), rel=0.1), "the closed form of a sine"
+    assert abs(flat - 1) < 4 / math.sqrt(20_000)
+
+
+def test_a_constant_plan_changes_nothing_and_a_broken_one_is_an_error():
+    launches = np.array([0, 5, 20, 21]) * 1_000_000
+    np.testing.assert_allclose(rescale_by_profile(launches, ConstantRate(3.0), 0), launches)
+
+    class Broken:
+        def cumulative(self, t):
+            return -np.asarray(t)
+
+    with pytest.raises(ValueError, match="planned_profile has a cumulative rate that is not finite and ascending"):
+        rescale_by_profile(launches, Broken(), 0)
+
+
+def test_local_gaps_see_no_bunching_in_a_drift_but_do_in_bunches():
+    rng = np.random.default_rng(5)
+    drift = rng.exponential(np.linspace(1, 6, 40_000))
+    assert coefficient_of_variation(drift) > 1.1
+    assert abs(local_gaps(drift, 200)[1] - 1) < 4 / math.sqrt(40_000)
+    bunches = np.where(np.arange(40_000) % 10 == 0, 10.0, 0.01)
+    assert local_gaps(bunches, 200)[1] > 2
+
+
+def test_the_local_cov_has_no_bias():
+    """Mean over 300 samples of 2,000 exponential gaps in windows of 50: 4 standard errors of tolerance."""
+    rng = np.random.default_rng(6)
+    covs = [local_gaps(rng.exponential(1.0, 2000), 50)[1] for _ in range(300)]
+    assert abs(np.mean(covs) - 1) < 4 / math.sqrt(2000 * 300) + 0.001
+
+
+def test_the_clocks_tick_is_found_and_dithering_restores_the_gaps():
+    rng = np.random.default_rng(7)
+    true = np.cumsum(rng.exponential(1000, 50_000)).astype(np.int64)
+    coarse = true // 1000 * 1000
+    assert (clock_tick_us(true), clock_tick_us(coarse)) == (1, 1000)
+    assert coefficient_of_variation(np.diff(coarse)) == pytest.approx(coarse_clock_cov(1000, 0.001), abs=0.02)
+    restored = np.diff(dither(coarse, 1000))
+    assert abs(coefficient_of_variation(restored) - 1) < 4 / math.sqrt(50_000)
+    assert exponential_distance(np.diff(coarse) / np.diff(coarse).mean()) > 0.1, "the negative control"
+    assert clock_tick_us(np.concatenate((coarse, [int(coarse[-1]) + 1]))) == 1, "one odd time late in the log"
+    assert clock_tick_us(np.array([5])) == 1
+
+
+def test_distance_and_correlation_agree_with_scipy_and_numpy():
+    gaps = np.random.default_rng(8).gamma(2.0, 0.5, 5000)
+    assert exponential_distance(gaps) == pytest.approx(kstest(gaps, "expon").statistic, abs=1e-4)
+    values = np.convolve(np.random.default_rng(9).normal(size=3000), [1, 0.6], mode="valid")
+    found = autocorrelation(values, lags=3)
+    assert found[0] == pytest.approx(np.corrcoef(values[:-1], values[1:])[0, 1], abs=2e-3)
+    assert found[0] == pytest.approx(0.6 / 1.36, abs=0.06)
+    assert autocorrelation(values[:10]) == []
+
+
+def test_an_empty_count_has_no_dispersion():
+    assert math.isnan(index_of_dispersion([0, 0, 0]))
+    assert math.isnan(index_of_dispersion([3]))
+
+
+def test_think_time_and_response_time_of_users():
+    rng = np.random.default_rng(10)
+    think, response = rng.exponential(2.0, (50, 400)), rng.exponential(0.5, (50, 400))
+    launches = np.cumsum(think + response, axis=1) - (think + response)
+    log = LaunchLog.build(
+        np.rint(launches.ravel() * 1e6).astype(int),
+        np.rint(response.ravel() * 1e6).astype(int),
+        slot=np.repeat(np.arange(50), 400),
+    )
+    log = log.take(np.argsort(log.launch_us, kind="stable"))
+    found = user_times(log)
+    assert found.users == 50
+    assert abs(found.think_mean - 2.0) < 4 * 2.0 / math.sqrt(20_000)
+    assert found.response_share == pytest.approx(0.2, abs=0.01)
+    trip_cov = math.sqrt(2.0**2 + 0.5**2) / 2.5
+    assert found.user_cov == pytest.approx(trip_cov, abs=0.03)
+    assert found.requests_per_task == 1
+    some = user_times(log, max_rows=2000)
+    assert some.users == 50
+    assert some.thinks < 3000
+    assert abs(some.think_mean - 2.0) < 4 * 2.0 / math.sqrt(some.thinks)
+
+
+def test_requests_without_a_think_time_belong_to_one_task():
+    launches, response = [], []
+    for user in range(10):
+        for page in range(50):
+            start = user * 137_000 + page * 5_000_000 + (page % 7) * 300_000
+            launches += [start, start + 20_100, start + 50_200]
+            response += [20_000, 30_000, 10_000]
+    log = LaunchLog.build(launches, response, slot=np.repeat(np.arange(10), 150))
+    log = log.take(np.argsort(log.launch_us, kind="stable"))
+    found = user_times(log)
+    assert found.requests_per_task == pytest.approx(3, abs=0.05)
+    assert int(task_starts(log).sum()) == 500
+    assert found.round_trip == pytest.approx(5.0, abs=0.1)
+
+
+def test_a_log_without_users_has_no_user_times():
+    log = LaunchLog.build(range(10), 1)
+    assert user_times(log).users == 0
+    assert math.isnan(user_times(log).response_share)
+    assert task_starts(log).all()

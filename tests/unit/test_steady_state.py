@@ -1,0 +1,136 @@
+"""Warm-up, halves, segments, sample windows, stages and levels, against plain recomputation."""
+
+import math
+
+import numpy as np
+import pytest
+
+from locust_realism.analysis.settings import AnalysisSettings
+from locust_realism.analysis.stages import MAX_LEVELS, level_rows, stage_table
+from locust_realism.analysis.steady_state import mser5, sample_pieces, sample_window, stability, steady_state
+from locust_realism.recording.launches import LaunchLog
+
+SETTINGS = AnalysisSettings()
+
+
+def log_of(rng, n, mean_ms=10.0, rate=100.0, **columns):
+    launches = np.cumsum(rng.exponential(1e6 / rate, n)).astype(np.int64)
+    return LaunchLog.build(launches, rng.exponential(mean_ms * 1e3, n).astype(int), names="x", **columns)
+
+
+def test_mser5_minimises_its_own_definition():
+    rng = np.random.default_rng(1)
+    values = np.concatenate((np.linspace(20, 3, 150), rng.normal(3, 1, 600)))
+    means = values.reshape(-1, 5).mean(axis=1)
+    k = len(means)
+    scores = [((means[d:] - means[d:].mean()) ** 2).sum() / (k - d) ** 2 for d in range(k - 5)]
+    assert mser5(values) == 5 * int(np.argmin(scores))
+
+
+def test_mser5_keeps_its_digits_far_from_zero():
+    values = np.concatenate((np.full(100, 50.0), np.random.default_rng(2).normal(5, 1, 900)))
+    assert mser5(values) == mser5(values + 1e9) == 100
+
+
+def test_mser5_of_a_short_sample_cuts_nothing():
+    assert mser5(np.arange(49)) == 0
+
+
+def test_halves_and_segments_are_those_of_a_plain_cut_in_time():
+    log = log_of(np.random.default_rng(3), 5000)
+    found = stability(log, SETTINGS)
+    middle = (log.launch_us[0] + log.launch_us[-1]) / 2
+    first = log.response_us[log.launch_us <= middle] / 1e3
+    assert found["halves"][0]["n"] == len(first)
+    assert found["halves"][0]["p95_ms"] == np.quantile(first, 0.95, method="inverted_cdf")
+    assert sum(part["n"] for part in found["segments"]) == 5000
+    assert len(found["segments"]) == 20
+
+
+def test_a_steady_run_changes_within_its_error_and_a_slower_half_does_not():
+    """The z of 150 steady runs has the spread of Student's t(18) within 4 standard errors."""
+    scores = []
+    for seed in range(150):
+        change = stability(log_of(np.random.default_rng(seed), 2000), SETTINGS)["changes"]["p50"]
+        scores.append(change["change"] / change["standard_error"])
+    spread, expected = np.std(scores), math.sqrt(18 / 16)
+    assert abs(spread - expected) < 4 * expected / math.sqrt(2 * 150)
+    rng = np.random.default_rng(4)
+    slower = LaunchLog.concat([log_of(rng, 2000), log_of(rng, 2000, mean_ms=15.0)])
+    shifted = slower.launch_us.copy()
+    shifted[2000:] += shifted[1999]
+    change = stability(LaunchLog.build(shifted, slower.response_us), SETTINGS)["changes"]["p50"]
+    assert change["change"] > 4 * change["standard_error"]
+
+
+def test_too_few_launches_are_not_compared():
+    assert stability(log_of(np.random.default_rng(5), 500), SETTINGS)["enough"] is False
+    empty = steady_state(LaunchLog.empty(), SETTINGS)
+    assert empty["enough"] is False
+    assert empty["jmeter_window"] is None
+
+
+def test_jmeters_window_holds_the_last_samples_to_end():
+    """R type 6 of the last 20,000 completions, which is not the percentile of the run."""
+    rng = np.random.default_rng(6)
+    n = 50_000
+    response = np.concatenate((rng.exponential(10_000, n - 15_000), rng.exponential(80_000, 15_000))).astype(int)
+    log = LaunchLog.build(np.arange(n) * 1000, response)
+    found = sample_window(log)
+    last = response[np.argsort(log.launch_us + response, kind="stable")][-20_000:] / 1e3
+    assert found["p90_ms"] == pytest.approx(np.quantile(last, 0.9, method="weibull"))
+    assert found["p90_ms"] > 1.3 * np.quantile(response, 0.9) / 1e3, "the error that the window makes"
+    assert sample_window(log.take(slice(0, 20_000))) is None
+
+
+def test_pieces_of_20000_samples_are_evenly_chosen():
+    log = LaunchLog.build(np.arange(1000), np.arange(1000) * 1000)
+    pieces = sample_pieces(log, SETTINGS, size=100, limit=4)
+    assert [piece["first_row"] for piece in pieces] == [0, 300, 600, 900]
+    assert pieces[1]["p50_ms"] == 349.0
+    assert sample_pieces(log, SETTINGS, size=600) == []
+
+
+def test_three_levels_in_one_run_are_three_rows_and_three_stages():
+    rng = np.random.default_rng(7)
+    users = np.repeat([20, 50, 100], 2000)
+    log = log_of(rng, 6000, users=users)
+    rows = stage_table(log, SETTINGS)
+    stages = [row for row in rows if row["kind"] == "stage"]
+    levels = [row for row in rows if row["kind"] == "level"]
+    assert [row["users"] for row in stages] == [row["users"] for row in levels] == [20, 50, 100]
+    for row, level in zip(levels, (20, 50, 100), strict=True):
+        part = log.response_us[users == level] / 1e3
+        assert (row["n"], row["p95_ms"]) == (2000, np.quantile(part, 0.95, method="inverted_cdf"))
+        assert row["rate"] == pytest.approx(100, rel=4 / math.sqrt(2000))
+    assert sum(row["duration_s"] for row in levels) == pytest.approx((log.launch_us[-1] - log.launch_us[0]) / 1e6)
+
+
+def test_planned_stages_are_rows_of_their_own():
+    log = LaunchLog.build(np.arange(100) * 1_000_000, 5000)
+    planned = [{"start_s": 0, "end_s": 40, "rate": 1.0}, {"start_s": 40, "end_s": 100, "users": 7}]
+    first, second = stage_table(log, SETTINGS, planned, origin_us=0)
+    assert (first["n"], first["rate"], first["duration_s"]) == (40, 1.0, 40.0)
+    assert (second["n"], second["users"], second["cov"]) == (60, 7, 0.0)
+
+
+def test_a_rate_that_was_planned_is_not_overwritten_silently():
+    """What was planned and what came about are both in the row."""
+    log = LaunchLog.build(np.arange(100) * 1_000_000, 5000)
+    row = stage_table(log, SETTINGS, [{"start_s": 0, "end_s": 50, "rate": 3.0}], origin_us=0)[0]
+    assert (row["planned_rate"], row["rate"]) == (3.0, 1.0)
+
+
+def test_many_levels_share_rows():
+    rng = np.random.default_rng(8)
+    log = log_of(rng, 20_000, users=rng.integers(100, 900, 20_000))
+    rows = level_rows(log, SETTINGS)
+    assert len(rows) <= MAX_LEVELS
+    assert sum(row["n"] for row in rows) == 20_000
+    assert all(row["users_low"] <= row["users"] <= row["users_high"] for row in rows)
+
+
+def test_unknown_numbers_of_users_give_no_levels():
+    assert level_rows(log_of(np.random.default_rng(9), 100), SETTINGS) == []
+    mixed = log_of(np.random.default_rng(9), 100, users=np.repeat([-1, 5], 50))
+    assert [row["n"] for row in level_rows(mixed, SETTINGS)] == [50]
