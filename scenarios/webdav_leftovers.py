@@ -23,10 +23,11 @@ class Ledger:
     def __init__(self) -> None:
         self.accounts: Accounts | None = None
         self.reports: dict[str, tuple[int, int]] = {}
+        self.closing: gevent.Greenlet | None = None
 
     def open(self, accounts: Accounts) -> None:
         """A run begins."""
-        self.accounts, self.reports = accounts, {}
+        self.accounts, self.reports, self.closing = accounts, {}, None
 
     def tell_master(self, data: dict[str, Any], **_: Any) -> None:
         """On a worker: what it has made and deleted so far goes with each of its reports."""
@@ -40,14 +41,21 @@ class Ledger:
             self.reports[client_id] = (created, deleted)
 
     def close(self, environment: Environment, **_: Any) -> None:
-        """After the last user: delete what is left, and compare what was made with what was deleted."""
-        if self.accounts is None:
-            return
-        self.accounts.give_back_all()
+        """After the last user: delete what is left, and compare what was made with what was deleted.
+
+        Once in a run and to its end, although a master that is told to stop while its last worker quits stops twice,
+        and kills the first to do so.
+        """
+        if self.accounts is not None:
+            self.closing = self.closing or gevent.spawn(self._close, self.accounts, environment)
+            self.closing.join()
+
+    def _close(self, accounts: Accounts, environment: Environment) -> None:
+        accounts.give_back_all()
         if isinstance(environment.runner, WorkerRunner):
             return
-        settings = self.accounts.settings
-        self.reports["here"] = (self.accounts.created, self.accounts.deleted)
+        settings = accounts.settings
+        self.reports["here"] = (accounts.created, accounts.deleted)
         created, deleted = (sum(column) for column in zip(*self.reports.values(), strict=True))
         try:
             swept, left = sweep(settings, settings.run)

@@ -21,6 +21,7 @@ import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
+from weakref import WeakSet
 
 import gevent
 import locust
@@ -33,14 +34,17 @@ BEGIN, END, ENDED = "realism_begin", "realism_end", "realism_ended"
 PATIENCE = 60.0
 """Seconds that the master waits for its workers beyond --stop-timeout, as Locust's own Stop does."""
 
-events: Any = locust.events
-_registered: set[int] = set()
+_registered: WeakSet[Any] = WeakSet()
 
 
-def end_gently() -> None:
-    """Have runs end so from now on; may be called more than once."""
-    if id(events.init) not in _registered:
-        _registered.add(id(events.init))
+def end_gently(events: Any = None) -> None:
+    """Have runs end so from now on; may be called more than once. ``events`` are Locust's own unless others are given.
+
+    Call it after what adds listeners to ``quitting`` at ``init``: they fire in reverse, and users stop first.
+    """
+    events = locust.events if events is None else events
+    if events not in _registered:
+        _registered.add(events)
         events.init.add_listener(_attach)
 
 

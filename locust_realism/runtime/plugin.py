@@ -49,9 +49,9 @@ def install(events: Any = None) -> None:
     _installed.add(events)
     hook_user_start()
     seed_random_waits()
-    end_gently()
     events.init_command_line_parser.add_listener(_add_options)
     events.init.add_listener(_compose)
+    end_gently(events)  # after what listens to quitting, which fires in reverse: users stop before all else
 
 
 def _add_options(parser: Any, **_: Any) -> None:

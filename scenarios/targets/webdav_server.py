@@ -250,7 +250,7 @@ def main() -> None:
             numthreads=options.threads,
             request_queue_size=512,
             timeout=120,
-            shutdown_timeout=1,
+            shutdown_timeout=0.2,
         )
         server.prepare()
         signal.signal(signal.SIGTERM, lambda *_: threading.Thread(target=server.stop).start())
