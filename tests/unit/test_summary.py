@@ -1,0 +1,141 @@
+"""The summary document: complete, JSON-able whatever the log, and the same for every order and split of its rows."""
+
+import json
+import math
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from locust_realism.analysis.jsonable import to_json_safe
+from locust_realism.analysis.responses import bytes_table, response_table
+from locust_realism.analysis.settings import AnalysisSettings
+from locust_realism.analysis.summary import SCHEMA_VERSION, summarize
+from locust_realism.recording.launches import LaunchLog
+
+KEYS = {
+    *("schema_version", "source", "window", "rule", "launches", "response_times", "bytes", "groups", "dispersion"),
+    *("pattern", "workers", "steady_state", "stages", "capacity", "verdict", "charts"),
+}
+LAUNCH_KEYS = {
+    *("label", "method", "n", "rate", "median_ms", "mean_ms", "sdev_ms", "cov"),
+    *("p50_ms", "p90_ms", "p95_ms", "p99_ms", "min_ms", "max_ms"),
+}
+RESPONSE_KEYS = {
+    *("label", "method", "n", "failures", "rate", "mean_ms", "sdev_ms", "cov", "p50_ms", "p90_ms", "p95_ms"),
+    *("p99_ms", "p999_ms", "min_ms", "max_ms"),
+}
+
+
+def example(n=3000, seed=1):
+    rng = np.random.default_rng(seed)
+    return LaunchLog.build(
+        np.cumsum(rng.exponential(10_000, n)).astype(int),
+        rng.lognormal(9, 1, n).astype(int),
+        names=rng.choice(["home", "buy"], n).tolist(),
+        methods="GET",
+        failed=rng.uniform(size=n) < 0.02,
+        slot=rng.integers(0, 20, n),
+        worker=rng.integers(0, 2, n),
+        users=40,
+        size_bytes=rng.integers(0, 5000, n),
+    )
+
+
+def strict(document):
+    return json.loads(json.dumps(document, allow_nan=False))
+
+
+def test_the_document_has_the_documented_keys():
+    document = strict(summarize(example()))
+    assert set(document) == KEYS
+    assert document["schema_version"] == SCHEMA_VERSION
+    assert all(set(row) >= LAUNCH_KEYS for row in document["launches"])
+    assert all(set(row) >= RESPONSE_KEYS for row in document["response_times"])
+    assert all(set(row) >= {"users", "n", "rate", "mean_ms", "sdev_ms", "cov"} for row in document["groups"])
+    assert document["launches"][-1]["label"] == document["response_times"][-1]["label"] == "Aggregated"
+    keys = {"id", "name", "status", "value", "bound", "explanation"}
+    assert all(set(check) >= keys for check in document["verdict"]["checks"])
+    assert "charts" not in summarize(example(), settings=AnalysisSettings(charts=False))
+
+
+def test_response_times_equal_numpys():
+    log = example()
+    row = summarize(log)["response_times"][-1]
+    values = log.response_us / 1e3
+    assert row["p95_ms"] == np.quantile(values, 0.95, method="inverted_cdf")
+    assert row["mean_ms"] == pytest.approx(values.mean())
+    assert row["cov"] == pytest.approx(values.std(ddof=1) / values.mean())
+    assert row["failures"] == int(log.failed.sum())
+    assert row["p999_interval_ms"] is None, "3,000 values are too few for p99.9"
+    assert row["p99_interval_ms"][0] <= row["p99_ms"] <= row["p99_interval_ms"][1]
+
+
+def test_sizes_add_up():
+    log = example()
+    rows = bytes_table(log)
+    assert sum(row["total_bytes"] for row in rows[:-1]) == rows[-1]["total_bytes"] == int(log.size_bytes.sum())
+    assert rows[-1]["p50_bytes"] == np.quantile(log.size_bytes, 0.5, method="inverted_cdf")
+
+
+@given(st.lists(st.tuples(st.integers(0, 10**7), st.integers(0, 10**6), st.integers(-1, 3)), max_size=60))
+@settings(deadline=None, max_examples=60)
+def test_every_log_gives_a_document_without_nan_and_infinity(rows):
+    launches, response, slot = zip(*rows, strict=True) if rows else ((), (), ())
+    log = LaunchLog.build(launches, response, names="x", slot=slot, users=slot, planned_us=launches)
+    strict(summarize(log))
+
+
+def test_the_order_of_the_rows_does_not_matter():
+    log = example()
+    order = np.random.default_rng(2).permutation(len(log))
+    assert strict(summarize(log.take(order))) == strict(summarize(log))
+
+
+def test_the_union_of_workers_gives_bit_for_bit_what_one_log_gives():
+    log = example()
+    parts = [log.take(log.worker == worker) for worker in (1, 0)]
+    merged, whole = strict(summarize(LaunchLog.concat(parts))), strict(summarize(log))
+    assert merged == whole
+
+
+def test_what_was_cut_is_shown_beside_the_untrimmed_figures():
+    document = summarize(example(), settings=AnalysisSettings(skip_s=5, cooldown_s=5))
+    assert document["window"]["untrimmed"]["n"] == 2999
+    assert document["window"]["cut_start"] > 0
+    assert document["window"]["n"] == document["response_times"][-1]["n"] < 3000
+    assert "untrimmed" not in summarize(example())["window"]
+
+
+def test_mser5_cuts_a_slow_start():
+    log = example()
+    slow = replace(log, response_us=log.response_us + np.where(np.arange(len(log)) < 500, 500_000, 0))
+    window = summarize(slow, settings=AnalysisSettings(mser5=True))["window"]
+    assert 480 <= window["cut_start"] <= 520
+    assert summarize(log, settings=AnalysisSettings(mser5=True))["window"]["cut_start"] < 1500
+
+
+def test_a_window_without_launches_says_so():
+    document = strict(summarize(example(), window=(10**12, 10**13)))
+    assert document["window"]["n"] == 0
+    assert document["window"]["sentence"] == "None of 3,000 requests lies in the window."
+    assert document["verdict"]["overall"] == "not enough data"
+
+
+def test_hostile_names_pass_unharmed():
+    name = '</script><b>"=cmd()|\u2028\x00'
+    log = LaunchLog.build([0, 1, 2], 1, names=name)
+    assert strict(summarize(log))["launches"][0]["label"] == name
+
+
+def test_empty_tables_of_an_empty_log():
+    assert response_table(LaunchLog.empty()) == bytes_table(LaunchLog.empty()) == []
+    document = strict(summarize(LaunchLog.empty()))
+    assert (document["launches"], document["groups"], document["window"]["n"]) == ([], [], 0)
+
+
+def test_json_safe_reaches_every_depth():
+    given_ = {"a": [math.nan, (np.float64(1.5), np.array([math.inf, 2]))], 3: AnalysisSettings}
+    assert to_json_safe(given_) == {"a": [None, [1.5, [None, 2.0]]], "3": AnalysisSettings}

@@ -1,0 +1,320 @@
+"""The verdict: every check in every colour, root causes before consequences, and simulated runs of known kinds."""
+
+import importlib.util
+import math
+import sys
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from locust_realism.analysis.checks import AMBER, GREEN, NO_DATA, RED, Finding, grade
+from locust_realism.analysis.evidence import Evidence, Facts, Gaps, collect, worker_rows
+from locust_realism.analysis.settings import AnalysisSettings, VerdictBounds, WorkloadModel
+from locust_realism.analysis.summary import summarize
+from locust_realism.analysis.users import UserTimes
+from locust_realism.analysis.verdict import CAUSES, CHECKS, judge, root_causes
+from locust_realism.recording.launches import LaunchLog
+
+BOUNDS = VerdictBounds()
+CHECK = {number: check for number, _, check in CHECKS}
+SCRIPT = Path(__file__).resolve().parents[2] / "benchmarks" / "calibrate_verdict.py"
+
+
+def _calibration():
+    spec = importlib.util.spec_from_file_location("calibrate_verdict", SCRIPT)
+    module = importlib.util.module_from_spec(spec)
+    sys.modules[spec.name] = module  # dataclasses look their module up
+    spec.loader.exec_module(module)
+    return module
+
+
+calibration = _calibration()
+
+SOUND_GAPS = Gaps(
+    n=100_000,
+    rate=100.0,
+    raw_cov=1.0,
+    cov=1.0,
+    short_share=1.0,
+    longest_share=0.032,
+    longest_s=0.12,
+    longest_at_s=40.0,
+    cov_without_longest=0.965,
+    correlations=(0.001, 0.002),
+    distance=0.003,
+)
+SOUND_USERS = UserTimes(
+    users=100, thinks=90_000, response_share=0.01, think_mean=1.0, think_se=0.003, round_trip=1.01, user_cov=0.98
+)
+CHANGES = {key: {"change": 0.001, "standard_error": 0.004, "segments": 10} for key in ("p50", "p95", "mean", "rate")}
+SCALE = {"window_s": 1.0, "windows": 1000, "independent_windows": 1000.0, "idc": 1.0, "model": 1.0}
+SOUND = Evidence(
+    gaps=SOUND_GAPS,
+    users=SOUND_USERS,
+    facts=Facts(
+        model=WorkloadModel(kind="closed", users=100, think_time_s=1.0, think_time_cov=1.0, poisson_arrivals=True),
+        health={"loop_lag_p99_ms": 2.0, "cpu_max": 0.4},
+        clock_offset_sd_us=20.0,
+    ),
+    population=1e9,
+    groups=[{"users": k, "n": 1000 * k, "cov": 1.0} for k in (1, 10, 100)],
+    dispersion=[SCALE],
+    steady={"enough": True, "changes": CHANGES, "mser5_share": 0.01},
+    lateness_p99_s=0.002,
+    starts=1000,
+    starts_cov=1.0,
+    workers=[{"worker": k, "n": 50_000, "rate": 50.0, "cov": 1.0, "bunch_ms": None} for k in (0, 1)],
+)
+
+
+def gaps(**changes):
+    return replace(SOUND, gaps=replace(SOUND_GAPS, **changes))
+
+
+def users(**changes):
+    return replace(SOUND, users=replace(SOUND_USERS, **changes))
+
+
+def scales(**changes):
+    return replace(SOUND, dispersion=[SCALE | changes])
+
+
+def steady(key, change, error=0.004, **more):
+    changes = CHANGES | {key: {"change": change, "standard_error": error, "segments": 10}}
+    return replace(SOUND, steady={"enough": True, "changes": changes, "mser5_share": 0.01, **more})
+
+
+def health(**values):
+    return replace(SOUND, facts=replace(SOUND.facts, health=values))
+
+
+def group_rows(*covs):
+    return replace(SOUND, groups=[{"users": k, "n": 10**6, "cov": c} for k, c in zip((1, 10, 100), covs, strict=True)])
+
+
+def offsets(sd, cov=1.0):
+    rows = [row | {"cov": cov} for row in SOUND.workers]
+    return replace(SOUND, facts=replace(SOUND.facts, clock_offset_sd_us=sd), workers=rows)
+
+
+OPEN = replace(SOUND.facts, model=WorkloadModel(kind="open"))
+COLOURS = [
+    (1, gaps(cov=1.049), GREEN),
+    (1, gaps(cov=1.07), AMBER),
+    (1, gaps(cov=1.17), RED),
+    (1, gaps(cov=0.93), AMBER),
+    (1, gaps(cov=0.5), RED),
+    (1, gaps(cov=1.07, n=950), GREEN),
+    (1, gaps(cov=1.0, n=300), NO_DATA),
+    (1, gaps(cov=3.0, n=300), RED),
+    (1, gaps(cov=3.0, n=50), NO_DATA),
+    (1, replace(SOUND, population=4.0, gaps=replace(SOUND_GAPS, cov=math.sqrt(1.5))), GREEN),
+    (2, gaps(longest_share=0.049), GREEN),
+    (2, gaps(longest_share=0.07), AMBER),
+    (2, gaps(longest_share=0.4), RED),
+    (2, gaps(longest_share=0.4, n=1999), NO_DATA),
+    (3, gaps(short_share=1.19), GREEN),
+    (3, gaps(short_share=1.3), AMBER),
+    (3, gaps(short_share=2.0), RED),
+    (3, gaps(short_share=0.5), AMBER),
+    (3, gaps(short_share=1.3, n=200), NO_DATA),
+    (3, gaps(short_share=1.3, n=800), GREEN),
+    (4, replace(SOUND, lateness_p99_s=0.05), AMBER),
+    (4, replace(SOUND, lateness_p99_s=0.2), RED),
+    (4, replace(gaps(short_share=2.0), lateness_p99_s=0.05), RED),
+    (4, health(loop_lag_p99_ms=70), AMBER),
+    (4, health(cpu_max=0.97), RED),
+    (4, replace(health(), lateness_p99_s=math.nan), NO_DATA),
+    (5, users(response_share=0.029), GREEN),
+    (5, users(response_share=0.05), AMBER),
+    (5, users(response_share=0.2), RED),
+    (5, replace(users(response_share=0.2), facts=OPEN), NO_DATA),
+    (5, replace(SOUND, users=UserTimes()), NO_DATA),
+    (6, scales(idc=1.2), GREEN),
+    (6, scales(idc=1.4), AMBER),
+    (6, scales(idc=2.0), RED),
+    (6, scales(idc=0.7, model=0.9), GREEN),
+    (6, scales(idc=0.3, model=0.9), RED),
+    (6, scales(idc=0.3), AMBER),
+    (6, replace(scales(idc=0.3), facts=OPEN), RED),
+    (6, scales(idc=1.9, independent_windows=20.0), GREEN),
+    (6, scales(idc=9.0, independent_windows=10.0), NO_DATA),
+    (6, scales(idc=9.0, window_s=20.0), NO_DATA),
+    (7, group_rows(0.6, 0.97, 1.0), GREEN),
+    (7, group_rows(0.6, 0.8, 0.97), AMBER),
+    (7, group_rows(0.6, 0.7, 0.8), RED),
+    (7, replace(SOUND, users=UserTimes()), NO_DATA),
+    (8, users(think_mean=1.03), AMBER),
+    (8, users(think_mean=0.9), RED),
+    (8, users(think_mean=1.03, think_se=0.015), GREEN),
+    (8, users(user_cov=0.2), AMBER),
+    (8, replace(SOUND, facts=OPEN), NO_DATA),
+    (9, gaps(correlations=(0.07,)), AMBER),
+    (9, gaps(correlations=(-0.3,)), RED),
+    (9, gaps(distance=0.03), AMBER),
+    (9, gaps(distance=0.2), RED),
+    (9, replace(SOUND, tick_us=5000), AMBER),
+    (9, gaps(correlations=()), NO_DATA),
+    (10, replace(SOUND, starts_cov=1.4), RED),
+    (10, replace(SOUND, starts_cov=1.4, starts=399), NO_DATA),
+    (10, replace(SOUND, starts_cov=1.4, facts=OPEN), NO_DATA),
+    (11, steady("p50", 0.07), AMBER),
+    (11, steady("p95", -0.2), RED),
+    (11, steady("rate", 0.2), RED),
+    (11, steady("p95", 0.2, error=0.1), NO_DATA),
+    (11, steady("p95", 0.04), GREEN),
+    (11, steady("mean", 0.2, mser5_share=0.7), AMBER),
+    (11, steady("mean", 0.001, mser5_share=0.7), GREEN),
+    (11, replace(SOUND, steady={"enough": False}), NO_DATA),
+    (12, offsets(1500.0), AMBER),
+    (12, offsets(15_000.0), AMBER),
+    (12, offsets(15_000.0, cov=2.0), RED),
+    (12, offsets(None), NO_DATA),
+    (12, replace(offsets(None), workers=SOUND.workers[:1]), GREEN),
+]
+
+
+@pytest.mark.parametrize(("number", "evidence", "status"), COLOURS)
+def test_each_check_turns_its_colours_at_its_bounds(number, evidence, status):
+    finding = CHECK[number](evidence, BOUNDS)
+    assert finding.status == status, finding.explanation
+    assert finding.explanation.endswith(".")
+    assert "nan" not in finding.explanation
+
+
+@pytest.mark.parametrize("number", range(1, 13))
+def test_each_check_is_green_on_sound_evidence(number):
+    finding = CHECK[number](SOUND, BOUNDS)
+    assert finding.status == GREEN, finding.explanation
+
+
+def test_every_check_has_been_seen_green_amber_or_red_and_without_data():
+    seen = {number: {status for n, _, status in COLOURS if n == number} for number in range(1, 13)}
+    assert all(seen[number] & {AMBER, RED} for number in seen)
+    assert all(NO_DATA in seen[number] for number in seen)
+
+
+def test_bounds_are_settings():
+    check = CHECKS[0][2]
+    assert check(gaps(cov=1.07), VerdictBounds(cov_amber=0.08)).status == GREEN
+    assert check(gaps(cov=1.07), VerdictBounds(cov_amber=0.01, cov_red=0.02)).status == RED
+
+
+def test_too_little_data_is_never_green():
+    assert grade(0.0, 0.05, 0.1, 0.2) == NO_DATA
+    assert grade(math.nan, 0.05, 0.1) == NO_DATA
+
+
+def test_sound_evidence_is_green_and_says_so():
+    verdict = judge(SOUND, BOUNDS)
+    assert (verdict["overall"], verdict["causes"]) == (GREEN, [])
+    assert verdict["sentence"] == "The launches came like those of independent users."
+    assert [check["id"] for check in verdict["checks"]] == list(range(1, 13))
+
+
+def test_the_worst_check_with_enough_data_decides():
+    assert judge(gaps(distance=0.03), BOUNDS)["overall"] == AMBER
+    assert judge(replace(SOUND, steady={"enough": False}), BOUNDS)["overall"] == GREEN
+    assert judge(replace(gaps(cov=1.0, n=300), lateness_p99_s=1.0), BOUNDS)["overall"] == NO_DATA
+
+
+def test_feedback_of_the_server_is_apart_from_the_generators_validity():
+    verdict = judge(users(response_share=0.2), BOUNDS)
+    assert (verdict["overall"], verdict["generator"], verdict["feedback"]) == (RED, GREEN, RED)
+    assert verdict["causes"][0]["distortion"] == "closed loop feedback"
+    assert "red finding" in verdict["sentence"], "the pattern itself was sound"
+
+
+@given(st.lists(st.sampled_from([GREEN, AMBER, RED, NO_DATA]), min_size=12, max_size=12), st.floats(0.1, 5))
+def test_every_bad_check_belongs_to_exactly_one_cause(statuses, cov):
+    findings = {i + 1: Finding(status, 0.5, None, "Seen.", "Meant.", "Do.") for i, status in enumerate(statuses)}
+    rows = root_causes(gaps(cov=cov), findings)
+    named = [number for row in rows for number in (row["check"], *row["consequences"])]
+    assert sorted(named) == [number for number, finding in findings.items() if finding.bad]
+
+
+def test_brady_s_three_distortions_are_named():
+    assert {cause.distortion for cause in CAUSES if cause.distortion} == {
+        "heavy workload",
+        "think time method used",
+        "closed loop feedback",
+    }
+
+
+@pytest.mark.parametrize("case", calibration.CASES, ids=lambda case: case.simulate.__name__)
+def test_simulated_runs_get_the_right_cause_first(case):
+    """Two of the calibration's runs of each kind; the table of all 200 is in docs/verdict.md."""
+    for verdict in calibration.verdicts(case, runs=2, launches=10_000):
+        if case.cause is None:
+            assert verdict["overall"] in (GREEN, AMBER), verdict["sentence"]
+        else:
+            assert verdict["causes"][0]["name"] == case.cause
+            assert case.cause in verdict["sentence"]
+            assert verdict["overall"] in (AMBER, RED)
+
+
+def test_consequences_stand_under_the_cause():
+    verdict = _verdict(calibration.constant_think)
+    first = verdict["causes"][0]
+    assert (first["check"], first["distortion"]) == (8, "think time method used")
+    assert set(first["consequences"]) >= {1, 3, 6}
+    rows = verdict["checks"]
+    assert rows[0]["id"] == 8
+    assert {row["id"] for row in rows if row["follows_from"] == 8} == set(first["consequences"])
+
+
+def _verdict(simulate, launches=10_000, seed=1, **settings):
+    log, facts = simulate(np.random.default_rng(seed), launches)
+    document = summarize(
+        log, settings=AnalysisSettings(charts=False, **settings), run_start_us=calibration.EPOCH_US, facts=facts
+    )
+    return document["verdict"]
+
+
+def test_a_plan_that_is_not_given_makes_a_varying_rate_unsteady_or_lumpy():
+    """The negative control of the rescaling: the same launches without their plan are not green."""
+    log, facts = calibration.planned_sine(np.random.default_rng(1), 10_000)
+    settings = AnalysisSettings(charts=False)
+    with_plan = summarize(log, settings=settings, run_start_us=calibration.EPOCH_US, facts=facts)
+    without = summarize(log, settings=settings, run_start_us=calibration.EPOCH_US)
+    assert with_plan["verdict"]["overall"] == GREEN
+    assert without["verdict"]["overall"] == RED
+    assert with_plan["pattern"]["cov_kind"] == "planned"
+    assert with_plan["pattern"]["raw_cov"] > 1.2
+
+
+def test_offsets_of_independent_workers_do_no_harm_but_are_not_certified():
+    rng = np.random.default_rng(3)
+    log, facts = calibration.poisson(rng, 10_000)
+    worker = rng.integers(0, 4, len(log))
+    shifted = replace(log, worker=worker.astype(np.int32), launch_us=log.launch_us + worker * 30_000)
+    shifted = replace(shifted, planned_us=np.full(len(log), -1))
+    facts = replace(facts, clock_offset_sd_us=30_000.0)
+    verdict = summarize(shifted, settings=AnalysisSettings(charts=False), facts=facts)["verdict"]
+    assert verdict["overall"] == AMBER
+    assert verdict["causes"][0]["name"] == "clock offsets between workers"
+
+
+def test_the_bunches_of_each_worker_are_measured_on_its_own_clock():
+    launches = np.concatenate([k * 100_000 + np.arange(10) * 100 for k in range(200)])
+    (row,) = worker_rows(LaunchLog.build(launches + np.arange(2000) % 2, 1), 1)
+    assert row["bunch_ms"] == pytest.approx(0.9, abs=0.01)
+    even = worker_rows(LaunchLog.build(np.arange(2000) * 1001, 1, worker=3), 1)
+    assert (even[0]["worker"], even[0]["bunch_ms"]) == (3, None)
+
+
+@pytest.mark.parametrize("rows", [0, 1, 2, 3])
+def test_hardly_any_launches_are_not_enough_data(rows):
+    log = LaunchLog.build(np.arange(rows) * 1000, 1, slot=0, users=1, planned_us=np.arange(rows) * 1000)
+    verdict = judge(collect(log, AnalysisSettings(), Facts()), BOUNDS)
+    assert verdict["overall"] == NO_DATA
+    assert "not enough data" in verdict["sentence"]
+
+
+def test_launches_at_the_same_instant_are_not_enough_data():
+    verdict = judge(collect(LaunchLog.build([5] * 5000, 1, slot=0), AnalysisSettings(), Facts()), BOUNDS)
+    assert verdict["overall"] == NO_DATA
