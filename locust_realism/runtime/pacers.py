@@ -111,11 +111,13 @@ class Pacer:
         level = logging.WARNING if counts.missed else logging.INFO
         logger.log(
             level,
-            "%s: %d launches, %d late because no user was waiting, %d missed because none came within a second%s",
+            "%s: %d launches, %d late because no user was waiting, %d missed because none came within a second, "
+            "%d planned before the first user was there%s",
             self._wait.name,
             counts.launched,
             counts.late,
             counts.missed,
+            counts.too_early,
             ": more users are needed for this rate" if counts.missed else "",
         )
 
@@ -186,6 +188,8 @@ class TotalPacer(Pacer):
         planned = self._queue.join(turn, self._planner.elapsed())
         if planned is not None:
             return planned
+        if len(self._queue) == 1:  # the first to wait: there may have been no launch to wake up for so far
+            self._changed.set()
         queue = self._queue
         session = session_of(user)
         ends = math.inf if session is None else session.leave_at()

@@ -29,6 +29,13 @@ class RunStreams:
         self.run = -1
         self._draws: dict[tuple[int, Distribution], Draw] = {}
         self._users = 0
+        self._said: set[str] = set()
+
+    def say_once(self, warning: str) -> None:
+        """Log a warning the first time."""
+        if warning not in self._said:
+            self._said.add(warning)
+            logger.warning(warning)
 
     def of_run(self) -> RunStreams:
         """These streams, emptied if another run has begun."""
@@ -86,9 +93,7 @@ def _source(user: Any, distribution: Distribution) -> Draw:
     streams = run_streams(environment)
     if streams.planner.plan is None:
         # A worker whose master does not send plans: think times need no plan, they are only not repeatable.
-        logger.warning(
-            "No plan has come from the master, so the seed of the run is not known: waits are not repeatable"
-        )
+        streams.say_once("No plan has come from the master, so the run's seed is not known: waits are not repeatable")
         return _elsewhere(user, distribution)
     return streams.draw(user, distribution)
 

@@ -15,7 +15,13 @@ from locust_realism.workload.rates import ConstantRate, SineRate, StepRate
 
 def queue(profile: object, seed: int = 1) -> LaunchQueue[str]:
     rng = np.random.default_rng(seed)
-    return LaunchQueue(ArrivalStream(profile, rng), np.random.default_rng(99).random)  # type: ignore[arg-type]
+    made: LaunchQueue[str] = LaunchQueue(
+        ArrivalStream(profile, rng),  # type: ignore[arg-type]
+        np.random.default_rng(99).random,
+    )
+    made.join("the first", 0.0)
+    made.leave("the first")
+    return made
 
 
 def planned_times(profile: object, end: float, seed: int = 1) -> list[float]:
@@ -74,6 +80,15 @@ def test_what_is_more_than_a_second_late_is_missed_and_never_made_up() -> None:
     assert taken == recent
     assert launches.counts == LaunchCounts(launched=len(recent), late=len(recent), missed=len(due) - len(recent))
     assert len(due) > 400
+
+
+def test_the_first_user_does_not_begin_with_a_burst() -> None:
+    plan = planned_times(ConstantRate(50), 20)
+    launches: LaunchQueue[str] = LaunchQueue(ArrivalStream(ConstantRate(50), np.random.default_rng(1)), lambda: 0.5)
+    assert launches.next_time() == math.inf
+    assert launches.join("first", 10.0) is None
+    assert launches.counts == LaunchCounts(too_early=len([t for t in plan if t <= 10]))
+    assert launches.next_time() == next(t for t in plan if t > 10)
 
 
 def test_a_stalled_process_launches_no_burst() -> None:
