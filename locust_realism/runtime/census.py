@@ -10,37 +10,14 @@ import math
 from collections import deque
 from typing import Any
 
+from .histogram import Histogram
 from .sessions import ENDINGS, KILLED, RAN_OUT, STOP_USER, STOPPED, SessionRecord
 
-LATE_BIN_RATIO = 1.1
-"""Bins of the lateness grow by this factor: a quantile read from them is at most 10 % too high."""
-_LATE_LEAST_S = 1e-5
-_LATE_BINS = 1 + math.ceil(math.log(100.0 / _LATE_LEAST_S) / math.log(LATE_BIN_RATIO))
 _MOST_POINTS = 3600
 _RECENT = 120
 
 TOTALS = ("entered", "arrivals", "balked", "missed", "failed", "cut_short", "moved_anew")
-SUMS = ("sessions", "duration_sum", "tasks_sum", "late_count", "late_max")
-
-
-def late_bin(late: float) -> int:
-    """Number of the bin of a lateness in seconds."""
-    if late <= _LATE_LEAST_S:
-        return 0
-    return min(_LATE_BINS - 1, 1 + int(math.log(late / _LATE_LEAST_S) / math.log(LATE_BIN_RATIO)))
-
-
-def late_quantile(counts: dict[int, int], q: float) -> float | None:
-    """The upper edge of the bin that holds the quantile, in seconds; None without samples."""
-    total = sum(counts.values())
-    if not total:
-        return None
-    rank, reached = max(1, math.ceil(q * total)), 0
-    for number in sorted(counts):
-        reached += counts[number]
-        if reached >= rank:
-            return float(_LATE_LEAST_S * LATE_BIN_RATIO**number)
-    raise AssertionError("unreachable: the ranks add up to the total")
+SUMS = ("tasks_sum", "late_max")
 
 
 class Census:
@@ -56,13 +33,11 @@ class Census:
         self.highest = 0
         self.entered = self.arrivals = self.balked = self.missed = self.failed = self.cut_short = self.moved_anew = 0
         self.departures = dict.fromkeys(ENDINGS, 0)
-        self.sessions = 0
-        self.duration_sum = 0.0
         self.tasks_sum = 0
-        self.late_count = 0
         self.late_max = 0.0
-        self.late: dict[int, int] = {}
-        self.rows: list[tuple[int, int, int]] = []
+        self.late = Histogram()
+        self.durations = Histogram()
+        self.rows: list[tuple[int, int, int, int]] = []
 
     def started(self, late: float, initial: bool) -> None:
         """A session begins, ``late`` seconds after it was planned."""
@@ -72,10 +47,8 @@ class Census:
             self.entered += 1
         else:
             self.arrivals += 1
-        self.late_count += 1
         self.late_max = max(self.late_max, late)
-        number = late_bin(late)
-        self.late[number] = self.late.get(number, 0) + 1
+        self.late.add(late)
 
     def ended(self, record: SessionRecord, running: bool, initial: bool) -> None:
         """A session has ended; one that Locust stops while the test goes on was cut short."""
@@ -84,13 +57,12 @@ class Census:
         self.cut_short += running and record.ending in (STOPPED, KILLED)
         if record.ending in (RAN_OUT, STOP_USER) and not initial:
             # of those who were there at the start only the rest of the session was seen
-            self.sessions += 1
-            self.duration_sum += record.duration
+            self.durations.add(record.duration)
             self.tasks_sum += record.tasks
 
     def tick(self, second: int) -> None:
-        """Note the number in session and of arrivals at a whole second of the run."""
-        self.rows.append((second, self.active, self.arrivals))
+        """Note the number in session, of arrivals and of departures at a whole second of the run."""
+        self.rows.append((second, self.active, self.arrivals, sum(self.departures.values())))
 
     def report(self) -> dict[str, Any]:
         """Plain data for the master, with the rows since the last report."""
@@ -99,51 +71,49 @@ class Census:
         return data | {
             "active": self.active,
             "departures": dict(self.departures),
-            "late": list(self.late.items()),
+            "late": self.late.report(),
+            "durations": self.durations.report(),
             "rows": rows,
         }
 
 
 class Series:
-    """N and arrivals by second, added up over workers; a long run is kept at a coarser step, in bounded memory."""
+    """N, arrivals and departures by second, added up over workers; long runs at a coarser step, in bounded memory."""
 
     def __init__(self) -> None:
         self.step = 1
-        self._active: dict[int, float] = {}
-        self._seconds: dict[int, int] = {}
-        self._arrivals: dict[int, int] = {}
+        self._sums: dict[int, list[float]] = {}  # by the first second of the step: seconds, N, arrivals, departures
         self._recent: deque[int] = deque(maxlen=_RECENT)
 
-    def add(self, second: int, active: int, arrivals: int) -> None:
-        """One worker's number in session at a second, and its arrivals in the second before."""
-        key = second - second % self.step
-        if second not in self._recent:
+    def add(self, second: int, active: int, arrivals: int, departures: int) -> None:
+        """One worker's number in session at a second, and its arrivals and departures since the row before."""
+        is_new = second not in self._recent
+        if is_new:
             self._recent.append(second)
-            self._seconds[key] = self._seconds.get(key, 0) + 1
-        self._active[key] = self._active.get(key, 0) + active
-        self._arrivals[key] = self._arrivals.get(key, 0) + arrivals
-        if len(self._active) > _MOST_POINTS:
-            self._coarsen()
+        self._merge(second, [float(is_new), active, arrivals, departures])
+        if len(self._sums) > _MOST_POINTS:
+            self.step *= 2
+            before, self._sums = self._sums, {}
+            for key, values in before.items():
+                self._merge(key, values)
 
-    def _coarsen(self) -> None:
-        self.step *= 2
-        for name in ("_active", "_seconds", "_arrivals"):
-            merged: dict[int, Any] = {}
-            for key, value in getattr(self, name).items():
-                merged[key - key % self.step] = merged.get(key - key % self.step, 0) + value
-            setattr(self, name, merged)
+    def _merge(self, second: int, values: list[float]) -> None:
+        key = second - second % self.step
+        have = self._sums.get(key)
+        self._sums[key] = values if have is None else [a + b for a, b in zip(have, values, strict=True)]
 
     def columns(self, most: int = 600) -> dict[str, list[float]]:
-        """Times, average number in session and arrivals per second, at most ``most`` points, oldest first."""
-        keys = sorted(self._active)
+        """Times, average number in session, arrivals and departures per second, at most ``most`` points in order."""
+        keys = sorted(self._sums)
         group = max(1, math.ceil(len(keys) / most))
-        result: dict[str, list[float]] = {"t": [], "users": [], "rate": []}
+        result: dict[str, list[float]] = {"t_s": [], "users": [], "arrivals": [], "departures": []}
         for start in range(0, len(keys), group):
-            part = keys[start : start + group]
-            seconds = sum(self._seconds[key] for key in part)
-            result["t"].append(part[0])
-            result["users"].append(sum(self._active[key] for key in part) / seconds)
-            result["rate"].append(sum(self._arrivals[key] for key in part) / seconds)
+            sums = [
+                sum(column) for column in zip(*(self._sums[key] for key in keys[start : start + group]), strict=True)
+            ]
+            result["t_s"].append(keys[start])
+            for name, value in zip(("users", "arrivals", "departures"), sums[1:], strict=True):
+                result[name].append(value / sums[0])
         return result
 
 
@@ -154,14 +124,15 @@ class Tally:
         self.series = Series()
         self._lost: dict[str, int] = {}
         self._last: dict[str, dict[str, Any]] = {}
-        self._arrived: dict[str, int] = {}
+        self._counted: dict[str, tuple[int, int]] = {}
 
     def add(self, worker: str, report: dict[str, Any]) -> None:
         """Take in a worker's report; one that was taken for lost is not any more."""
         self._lost.pop(worker, None)
-        for second, active, arrivals in report["rows"]:
-            self.series.add(second, active, arrivals - self._arrived.get(worker, 0))
-            self._arrived[worker] = arrivals
+        for second, active, arrivals, departures in report["rows"]:
+            before = self._counted.get(worker, (0, 0))
+            self.series.add(second, active, arrivals - before[0], departures - before[1])
+            self._counted[worker] = (arrivals, departures)
         self._last[worker] = {**report, "rows": []}
 
     def lose(self, worker: str) -> None:
@@ -185,15 +156,9 @@ class Tally:
         """Ended sessions by how they ended."""
         return {how: sum(report["departures"].get(how, 0) for report in self._last.values()) for how in ENDINGS}
 
-    def late(self) -> dict[int, int]:
-        """Bins of the lateness, added up over workers."""
-        merged: dict[int, int] = {}
+    def histogram(self, name: str) -> Histogram:
+        """``late`` or ``durations``, added up over workers."""
+        whole = Histogram()
         for report in self._last.values():
-            for number, count in report["late"]:
-                merged[number] = merged.get(number, 0) + count
-        return merged
-
-    def mean_duration(self) -> float | None:
-        """Average length of the sessions that ended by themselves, in seconds."""
-        sessions = self.total("sessions")
-        return self.total("duration_sum") / sessions if sessions else None
+            whole.merge(report[name])
+        return whole

@@ -50,6 +50,7 @@ class PopulationControl:
         self.generations: dict[str, Generation] = {}
         self._greenlets: list[Any] = []
         self._history: list[Plan] = []
+        self._early_moves: dict[str, list[Move]] = {}
         self._running = False
         self._own_target: int | None = None
         self._reset_stats = environment.reset_stats
@@ -142,9 +143,12 @@ class PopulationControl:
         if plan is None or not plan.running or data["run"] != plan.run:
             return
         if not isinstance(self.runner, MasterRunner):
+            moves = [(int(person), float(due)) for person, due in data["people"]]
             generation = self.generations.get(data["class"])
             if isinstance(generation, PeopleGeneration):
-                generation.receive([(int(person), float(due)) for person, due in data["people"]])
+                generation.receive(moves)
+            else:  # a worker that joins may hear of its people before its test starts
+                self._early_moves.setdefault(data["class"], []).extend(moves)
             return
         ids = {index: client_id for client_id, index in self.runner.worker_indexes.items()}
         people = data["people"]
@@ -206,7 +210,10 @@ class PopulationControl:
             if self.environment.host:
                 user_class.host = self.environment.host
             hand_over = partial(self._hand_over, name)
-            self.generations[name] = build_generation(self.environment, user_class, payload, self._history, hand_over)
+            generation = build_generation(self.environment, user_class, payload, self._history, hand_over)
+            self.generations[name] = generation
+            if isinstance(generation, PeopleGeneration):
+                generation.receive(self._early_moves.pop(name, []))
         if self.planner.elapsed() > max((spec["warm_up"] for spec in payload["classes"].values()), default=0.0):
             self.environment.reset_stats = False  # a worker that comes late
         self._greenlets += [self.runner.greenlet.spawn(g.run) for g in self.generations.values()]
@@ -232,7 +239,7 @@ class PopulationControl:
                 for tally in self.tallies.values():
                     tally.lose(ids[index])
         if self._history and self._history[-1].run != plan.run:
-            self._history = []
+            self._history, self._early_moves = [], {}
         if plan.running and (not self._history or self._history[-1].members != plan.members):
             self._history.append(plan)
         if self._running and plan.running and ITEM in plan.items:

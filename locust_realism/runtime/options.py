@@ -180,6 +180,51 @@ OPTIONS: tuple[Option, ...] = (
         in_ui=False,
         action="store_true",
     ),
+    Option(
+        "--population-scale",
+        None,
+        "Multiply the arrival rate of every open population by this. Editing it while a test runs takes effect at once "
+        "and keeps the users who are in.",
+        type=bounded(float, least=0),
+        metavar="<factor>",
+    ),
+    Option(
+        "--population-period",
+        None,
+        "Play the arrival-rate profiles so that their period (or their length, without one) takes this time: 1h plays "
+        "a day in an hour at the same rates.",
+        type=seconds,
+        metavar="<time>",
+    ),
+    Option(
+        "--population-session-duration",
+        None,
+        "Mean duration of the sessions of every population that has one; the shape of the distribution stays.",
+        type=seconds,
+        metavar="<time>",
+    ),
+    Option(
+        "--population-people",
+        None,
+        "Number of people of every finite population.",
+        type=bounded(int, least=1),
+        metavar="<int>",
+    ),
+    Option(
+        "--population-max-users",
+        None,
+        "Most users of a population in session at once, over all workers; arrivals beyond it are turned away and "
+        "counted as balked.",
+        type=bounded(int, least=1),
+        metavar="<int>",
+    ),
+    Option(
+        "--population-start",
+        "",
+        "How an open population starts: in equilibrium, as a system that has been in use for long, or empty. Without "
+        "one, as the locustfile says.",
+        choices=("", "equilibrium", "empty"),
+    ),
 )
 """The options of the extension itself; a scenario adds its own with :func:`add_options`."""
 

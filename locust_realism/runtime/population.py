@@ -11,6 +11,7 @@ control of the population in place (``runtime.control``). User classes without o
 
 from __future__ import annotations
 
+import argparse
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -23,6 +24,7 @@ from ..workload.finite_source import FiniteSource
 from ..workload.populations import Start, Stretch, check_start, natural_span, poisson_quantile, with_warm_up
 from ..workload.profile import RateProfile
 from ..workload.scaled import scaled
+from .options import seconds
 from .plan import on_init
 
 DEFAULT_WARM_UP_S = 10.0
@@ -140,13 +142,13 @@ class Population:
         """The population with what the command line or the start form puts in place of its settings."""
         changes = _common_changes(self, options)
         arrivals = self.arrivals
-        if (factor := _given(options, "realism_arrival_scale")) is not None:
-            arrivals = arrivals.scale(not_negative("--realism-arrival-scale", factor))
-        if (period := _given(options, "realism_period")) is not None:
+        if (factor := _given(options, "population_scale")) is not None:
+            arrivals = arrivals.scale(not_negative("--population-scale", factor))
+        if (period := _given(options, "population_period")) is not None:
             span = natural_span(arrivals, 0.0)
             if span > 0:  # a constant rate has no period to change
-                arrivals = arrivals.compressed(span / positive("--realism-period", period))
-        start = getattr(options, "realism_population_start", None) or self.start
+                arrivals = arrivals.compressed(span / positive("--population-period", period))
+        start = getattr(options, "population_start", None) or self.start
         return replace(self, arrivals=arrivals, start=start, **changes)
 
 
@@ -216,7 +218,7 @@ class FinitePopulation:
     def with_options(self, options: Any) -> FinitePopulation:
         """The population with what the command line or the start form puts in place of its settings."""
         changes = _common_changes(self, options)
-        if (people := _given(options, "realism_people")) is not None:
+        if (people := _given(options, "population_people")) is not None:
             changes["people"] = int(people)
         return replace(self, **changes)
 
@@ -281,22 +283,22 @@ def _describe_sessions(population: AnyPopulation) -> str:
 
 
 def _given(options: Any, name: str) -> float | None:
-    """The value of an option as a number; None where it was left empty. The start form sends text."""
+    """The value of an option as a number (a time span in seconds); None if left empty. The start form sends text."""
     value = getattr(options, name, None)
     if value is None or value == "":
         return None
     try:
-        return number(name, float(value))
-    except (TypeError, ValueError):
-        raise ValueError(f"--{name.replace('_', '-')} must be a number, not {value!r}") from None
+        return number(name, seconds(value) if isinstance(value, str) else value)
+    except (argparse.ArgumentTypeError, ValueError):
+        raise ValueError(f"--{name.replace('_', '-')} must be a number or a time span, not {value!r}") from None
 
 
 def _common_changes(population: AnyPopulation, options: Any) -> dict[str, Any]:
     changes: dict[str, Any] = {}
-    if (mean := _given(options, "realism_session_duration")) is not None and population.session_duration is not None:
-        factor = positive("--realism-session-duration", mean) / population.session_duration.mean
+    if (mean := _given(options, "population_session_duration")) is not None and population.session_duration is not None:
+        factor = positive("--population-session-duration", mean) / population.session_duration.mean
         changes["session_duration"] = scaled(population.session_duration, factor)
-    if (limit := _given(options, "realism_max_users")) is not None:
+    if (limit := _given(options, "population_max_users")) is not None:
         changes["max_users"] = int(limit)
     if warm_up := _given(options, "realism_warmup"):
         changes["warm_up"] = warm_up

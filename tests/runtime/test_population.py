@@ -238,18 +238,18 @@ def test_being_held_up_launches_no_burst(local: Any) -> None:
 def test_editing_the_rate_takes_effect_at_once_and_keeps_who_is_in(local: Any) -> None:
     calls = Calls()
     population = Population(arrivals=ConstantRate(50), session_duration=60, start="empty", warm_up=0.0)
-    options = SimpleNamespace(realism_arrival_scale=None, headless=False)
+    options = SimpleNamespace(population_scale=None, headless=False)
     run = local(calls, [visitor(calls, population)], parsed_options=options)
     run.runner.start(1, 1)
     gevent.sleep(1.0)
     before, tasks = run.runner.user_count, calls.stopped
-    options.realism_arrival_scale = "6"  # what the start form sends
+    options.population_scale = "6"  # what the start form sends
     run.runner.start(1, 1)
     gevent.sleep(1.0)
     after = run.runner.user_count
     assert calls.stopped == tasks == 0
     assert abs(after - before - 300) < 5 * math.sqrt(300)
-    options.realism_arrival_scale = "many"
+    options.population_scale = "many"
     run.runner.start(1, 1)
     gevent.sleep(0.1)
     assert run.runner.user_count >= after, "a bad value is refused and changes nothing"
@@ -258,7 +258,7 @@ def test_editing_the_rate_takes_effect_at_once_and_keeps_who_is_in(local: Any) -
 
 def test_bad_options_end_the_run_before_it_begins(local: Any) -> None:
     calls = Calls()
-    options = SimpleNamespace(realism_session_duration="-3", headless=False)
+    options = SimpleNamespace(population_session_duration="-3", headless=False)
     run = local(
         calls, [visitor(calls, Population(arrivals=ConstantRate(50), session_duration=1))], parsed_options=options
     )
@@ -436,7 +436,7 @@ def test_a_killed_worker_does_not_disturb_the_others_and_its_share_is_taken_over
 def test_editing_on_the_master_reaches_the_workers(distributed: Any) -> None:
     population = Population(arrivals=ConstantRate(20), session_duration=60, start="empty", warm_up=0.0)
     options = SimpleNamespace(
-        realism_arrival_scale=None,
+        population_scale=None,
         headless=False,
         enable_rebalancing=False,
         web_base_path="",
@@ -449,7 +449,7 @@ def test_editing_on_the_master_reaches_the_workers(distributed: Any) -> None:
     eventually(lambda: run.net.runner.state == "running")
     gevent.sleep(0.5)
     before = sum(run.census(w).arrivals for w in run.net.workers)
-    options.realism_arrival_scale = 10
+    options.population_scale = 10
     run.net.start()
     gevent.sleep(1.2)
     arrivals = sum(run.census(w).arrivals for w in run.net.workers) - before
