@@ -40,10 +40,15 @@ def coefficient_of_variation(values: NDArray[Any]) -> float:
     >>> coefficient_of_variation(np.array([1, 2, 3]))
     0.5
     """
-    if len(values) < 2:
+    n = len(values)
+    if n < 2:
         return math.nan
     mean = float(values.mean())
-    return float(values.std(ddof=1)) / mean if mean else math.nan
+    # Deviations from a whole number near the mean are exact for integers; one pass then gives their square sum.
+    off = (values - round(mean)).astype(np.float64) if values.dtype.kind in "iu" else values - mean
+    total = float(off.sum())
+    variance = max(float(off @ off) - total * total / n, 0.0) / (n - 1)
+    return math.sqrt(variance) / mean if mean else math.nan
 
 
 def interval_row(launches: Int64, *, rule: str = "nearest_rank", last_response_us: int | None = None) -> Row:
@@ -115,7 +120,7 @@ def _last_response(log: LaunchLog, settings: AnalysisSettings, code: int | None 
     return int(log.response_us[row])
 
 
-def user_ranks(log: LaunchLog) -> tuple[NDArray[np.int32], int]:
+def user_ranks(log: LaunchLog) -> tuple[NDArray[Any], int]:
     """Position of each launch's user, from 0, and the number of users; MISSING where no user is known.
 
     Users are counted by concurrency slot (a person who comes and goes would have few launches), in numeric order of the
@@ -164,13 +169,18 @@ def group_table(
     settings = settings or AnalysisSettings()
     ranks, users = user_ranks(log)
     chosen: Sequence[int] = sorted(set(sizes or settings.group_sizes or default_group_sizes(users)))
-    launches, response = log.launch_us, log.response_us
+    launches = log.launch_us
+    # The answer to the last launch is needed by the published rate only.
+    response = log.response_us if settings.rate_convention == "toolkit" else None
+    if users < 2**15:
+        ranks = ranks.astype(np.int16)
     rows: list[Row] = []
     for size in reversed([size for size in chosen if size <= users]):
         member = (ranks < size) & (ranks >= 0)
         if not member.all():
-            ranks, launches, response = ranks[member], launches[member], response[member]
-        last = int(response[-1]) if settings.rate_convention == "toolkit" and len(response) else 0
+            ranks, launches = ranks[member], launches[member]
+            response = None if response is None else response[member]
+        last = int(response[-1]) if response is not None and len(response) else 0
         gaps = np.diff(launches)
         cov, span = coefficient_of_variation(gaps), int(launches[-1] - launches[0]) + last if len(gaps) else 0
         mean = float(gaps.mean()) / 1e3 if len(gaps) else math.nan

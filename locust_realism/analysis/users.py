@@ -71,7 +71,7 @@ def user_times(log: LaunchLog, *, max_rows: int = 1_000_000) -> UserTimes:
     if not len(steps.gap) or not users:
         return UserTimes(users=users)
     think = np.maximum(steps.gap - steps.response, 0.0)
-    within = _within_task(think)
+    within = _within_task(steps, think)
     per_task = 1 / (1 - float(within.mean())) if within.any() and not within.all() else 1.0
     between = think[~within]
     trips, user_cov = _round_trips(steps, within)
@@ -96,11 +96,11 @@ def task_starts(log: LaunchLog) -> NDArray[np.bool_]:
     ranks, _ = user_ranks(log)
     steps = _steps(log, ranks)
     start = np.ones(len(log), dtype=np.bool_)
-    start[steps.row[_within_task(np.maximum(steps.gap - steps.response, 0.0))]] = False
+    start[steps.row[_within_task(steps, np.maximum(steps.gap - steps.response, 0.0))]] = False
     return start
 
 
-def _steps(log: LaunchLog, ranks: NDArray[np.int32]) -> _Steps:
+def _steps(log: LaunchLog, ranks: NDArray[Any]) -> _Steps:
     rows = np.flatnonzero(ranks >= 0)
     who = ranks[rows]
     narrow = who.astype(np.uint16) if len(who) and int(who.max()) < 2**16 else who
@@ -112,11 +112,11 @@ def _steps(log: LaunchLog, ranks: NDArray[np.int32]) -> _Steps:
     return _Steps(rows[1:][same], who[1:][same], gap, log.response_us[rows[:-1][same]] / 1e6)
 
 
-def _within_task(think: Floats) -> NDArray[np.bool_]:
-    """Pauses between requests of one task: the share of the total mean below which a think time hardly ever lies."""
+def _within_task(steps: _Steps, think: Floats) -> NDArray[np.bool_]:
+    """Pauses between requests of one task: shorter than hardly any think time is, but after the answer came."""
     if not len(think):
         return np.zeros(0, dtype=np.bool_)
-    within: NDArray[np.bool_] = think < IN_TASK_SHARE * think.mean()
+    within: NDArray[np.bool_] = (think < IN_TASK_SHARE * think.mean()) & (steps.gap >= steps.response)
     return within if within.mean() > SINGLE_REQUEST else np.zeros(len(think), dtype=np.bool_)
 
 
