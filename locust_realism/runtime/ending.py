@@ -10,7 +10,8 @@ in a local run means: all users of all workers have stopped, and their rows are 
    ``--stop-timeout``.
 2. At ``quitting`` each process stops its own users first, before anything else is told that Locust quits.
 3. From then on a worker takes no more users, although the master's ramp may still be sending some.
-4. The first Ctrl-C while users are being stopped is answered with a message, the next one is obeyed.
+4. ``--run-time`` counts from the start of the run.
+5. The first Ctrl-C while users are being stopped is answered with a message, the next one is obeyed.
 """
 
 from __future__ import annotations
@@ -49,6 +50,9 @@ def end_gently(events: Any = None) -> None:
 
 
 def _attach(environment: Environment, **_: Any) -> None:
+    # timers count from when the loop last looked at the clock, which was before the imports: without this, --run-time
+    # (whose timer starts next) is short by the seconds that they took
+    gevent.get_hub().loop.update_now()
     # listeners that are added here run after those of the locustfile at test_stop, and before Locust's own at quitting,
     # which fires in reverse
     ending = _Ending(environment)
