@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
+from locust_realism.recording.arrow import booleans, numbers, spelled, to_numpy
 from locust_realism.recording.launches import MISSING, ROW_DTYPES, Int32, Label, LaunchLog, Outcome
 
 if TYPE_CHECKING:
@@ -59,15 +60,15 @@ def to_table(log: LaunchLog) -> pa.Table:
 
     status = np.array([outcome.status for outcome in log.outcomes] or [MISSING], dtype=np.int32)
     columns: dict[str, Any] = {
-        "method": _spelled(log.label, [label.method for label in log.labels]),
-        "name": _spelled(log.label, [label.name for label in log.labels]),
-        "failed": log.failed,
-        "status": status[log.outcome] if len(log) else log.outcome,
-        "message": _spelled(log.outcome, [outcome.message for outcome in log.outcomes]),
+        "method": spelled(log.label, [label.method for label in log.labels]),
+        "name": spelled(log.label, [label.name for label in log.labels]),
+        "failed": booleans(log.failed),
+        "status": numbers(status[log.outcome] if len(log) else log.outcome),
+        "message": spelled(log.outcome, [outcome.message for outcome in log.outcomes]),
     }
-    arrays = [pa.array(columns[name] if name in columns else getattr(log, name)) for name in FILE_COLUMNS]
+    arrays = [columns[name] if name in columns else numbers(getattr(log, name)) for name in FILE_COLUMNS]
     schema_metadata = {VERSION_KEY: str(FORMAT_VERSION).encode()}
-    return pa.table(arrays, names=list(FILE_COLUMNS)).replace_schema_metadata(schema_metadata)
+    return pa.Table.from_arrays(arrays, names=list(FILE_COLUMNS)).replace_schema_metadata(schema_metadata)
 
 
 def from_table(table: pa.Table) -> LaunchLog:
@@ -206,30 +207,19 @@ def combine(parts: list[tuple[NDArray[Any], int]]) -> tuple[Int32, NDArray[np.in
     return codes_out, np.stack(columns[::-1], axis=1).astype(np.int64)
 
 
-def _spelled(codes: Int32, values: list[str]) -> Any:
-    import pyarrow as pa
-
-    # only the values that these rows use: a recorder's table grows with the run, a block must not
-    used = np.flatnonzero(np.bincount(codes, minlength=len(values))) if len(codes) else np.zeros(0, dtype=np.int64)
-    table = list(dict.fromkeys(values[k] for k in used)) or [""]
-    position = {value: k for k, value in enumerate(table)}
-    recode = np.zeros(max(len(values), 1), dtype=np.int32)
-    recode[used] = [position[values[k]] for k in used]
-    return pa.DictionaryArray.from_arrays(pa.array(recode[codes] if len(codes) else codes), pa.array(table))
-
-
 def _integers(table: pa.Table, name: str, dtype: Any, absent: int) -> NDArray[Any]:
     if name not in table.column_names:
         return np.full(table.num_rows, absent, dtype=dtype)
     column = table.column(name)
     if column.null_count:
         column = column.fill_null(absent)
-    values: NDArray[Any] = column.to_numpy().astype(dtype, copy=False)
-    return values
+    return to_numpy(column).astype(dtype, copy=False)
 
 
 def _codes(table: pa.Table, name: str) -> tuple[list[str], NDArray[np.int64]]:
     """The distinct values of a text column and each row's index into them."""
+    import pyarrow as pa
+
     if name not in table.column_names:
         return [""], np.zeros(table.num_rows, dtype=np.int64)
     column = table.column(name)
@@ -238,5 +228,5 @@ def _codes(table: pa.Table, name: str) -> tuple[list[str], NDArray[np.int64]]:
     encoded = column.unify_dictionaries() if hasattr(column.type, "value_type") else column.dictionary_encode()
     chunks = [chunk for chunk in encoded.chunks if len(chunk)]
     values = [str(value) for value in chunks[0].dictionary.to_pylist()]
-    codes = [chunk.indices.to_numpy(zero_copy_only=False).astype(np.int64) for chunk in chunks]
+    codes = [to_numpy(pa.chunked_array([chunk.indices])).astype(np.int64) for chunk in chunks]
     return values, np.concatenate(codes) if len(codes) > 1 else codes[0]

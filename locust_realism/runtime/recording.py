@@ -51,6 +51,7 @@ class Recording:
     own_errors: int = 0
     _ticker: Any = None
     _one_at_a_time: RLock = field(default_factory=RLock)
+    _ending: RLock = field(default_factory=RLock)
     _unsubscribe: list[tuple[Any, Any]] = field(default_factory=list)
 
     @property
@@ -211,6 +212,11 @@ class Recording:
         Locust fires ``quitting`` in reverse order, so this runs before the runner's own listener; what it does here
         Locust would do a moment later, except that the master waits for the last reports.
         """
+        # After a SIGTERM Locust shuts down in two greenlets, the handler's and the main one: the second waits here
+        with self._ending:
+            self._collect_last_rows()
+
+    def _collect_last_rows(self) -> None:
         runner = self.environment.runner
         try:
             if isinstance(runner, WorkerRunner):

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import signal
 import time
 from pathlib import Path
@@ -14,7 +15,7 @@ from typing import Any
 
 import pytest
 
-from tests.support import free_port, run_locust, started_locust
+from tests.support import eventually, free_port, run_locust, started_locust
 
 pytestmark = pytest.mark.e2e
 
@@ -28,6 +29,12 @@ def results(directory: Path) -> tuple[dict[str, Any], list[dict[str, Any]]]:
     assert len(mains) == 1, f"{len(mains)} main processes wrote a result, expected 1"
     workers = [json.loads(path.read_text()) for path in sorted(directory.glob("worker-*.json"))]
     return mains[0], workers or mains
+
+
+def await_users(log: Path) -> None:
+    """Wait until all users run and have made some requests; on a busy machine Locust says it in another way."""
+    eventually(lambda: re.search("All users spawned|Spawning is complete", log.read_text()), within=60)
+    time.sleep(2)
 
 
 def assert_exact(directory: Path, workers: int) -> dict[str, Any]:
@@ -65,7 +72,7 @@ def test_signals_lose_nothing(tmp_path: Path, number: signal.Signals, to_group: 
     arguments = ("--processes", 2, "--master-bind-port", port, "--master-port", port)
     log = tmp_path / "log"
     with started_locust(*HEADLESS, *arguments, cwd=tmp_path, env={"RESULTS": str(tmp_path)}, log=log) as process:
-        time.sleep(5)
+        await_users(log)
         (os.killpg if to_group else os.kill)(process.pid, number)
         process.wait(timeout=30)
     assert_exact(tmp_path, workers=2)
@@ -75,7 +82,7 @@ def test_a_worker_that_stands_still_is_waited_for_and_named(tmp_path: Path) -> N
     """The master ends within its deadline, says which worker did not answer, and keeps the rows of the other."""
     port = free_port()
     env = {"RESULTS": str(tmp_path)}
-    master = ("--master", "--master-bind-port", port, "--expect-workers", 2, "--run-time", "4s")
+    master = ("--master", "--master-bind-port", port, "--expect-workers", 2, "--run-time", "5s")
     worker = ("-f", LOCUSTFILE, "--worker", "--master-port", port)
     log = tmp_path / "log"
     with (
@@ -83,10 +90,8 @@ def test_a_worker_that_stands_still_is_waited_for_and_named(tmp_path: Path) -> N
         started_locust(*worker, cwd=tmp_path, env=env, log=tmp_path / "log1"),
         started_locust(*worker, cwd=tmp_path, env=env, log=tmp_path / "log2") as frozen,
     ):
-        deadline = time.monotonic() + 20
-        while "All users spawned" not in log.read_text() and time.monotonic() < deadline:
-            time.sleep(0.05)
-        time.sleep(2.5)  # past its first report, short of the time at which the master would call it missing
+        await_users(log)
+        time.sleep(0.5)  # past its first report, short of the time at which the master would call it missing
         os.kill(frozen.pid, signal.SIGSTOP)
         try:
             main.wait(timeout=40)

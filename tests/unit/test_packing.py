@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
 from dataclasses import replace
 from typing import Any
 
@@ -111,3 +113,17 @@ def test_combine_by_counting_and_by_sorting_agree() -> None:
     assert counted.tolist() == ordered.tolist()
     assert counted_used.tolist() == ordered_used.tolist()
     assert (counted_used[counted] == np.stack([small, large], axis=1)).all()
+
+
+def test_packing_and_unpacking_import_no_pandas() -> None:
+    """A load generator pays for pyarrow only: pandas would take 60 MB and stop the event loop while it loads."""
+    code = (
+        "import sys\n"
+        "from locust_realism.recording.launches import LaunchLog\n"
+        "from locust_realism.recording.packing import pack, unpack\n"
+        "log = LaunchLog.build([1, 2], [3, 4], names=['a', 'b'], failed=[True, False])\n"
+        "assert unpack(pack(log)).failed.tolist() == [True, False]\n"
+        "print(sorted({'pandas', 'scipy', 'gevent', 'locust'} & set(sys.modules)))\n"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout.strip() == "[]"
