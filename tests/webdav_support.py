@@ -13,7 +13,7 @@ from typing import Any
 
 import requests
 
-from tests.support import SCENARIOS, environment
+from support import SCENARIOS, environment
 
 SERVER = SCENARIOS / "targets" / "webdav_server.py"
 FILES = "/remote.php/dav/files"

@@ -8,8 +8,7 @@ from collections.abc import Iterator
 
 import pytest
 import requests
-
-from tests.webdav_support import ADMIN, FILES, PASSWORD, PDF, Server, webdav_server
+from webdav_support import ADMIN, FILES, PASSWORD, PDF, Server, webdav_server
 
 SECRET = "long enough 1"
 
