@@ -57,9 +57,10 @@ def _ratio(row: dict[str, Any]) -> float:
 
 def _dispersion_status(row: dict[str, Any], b: VerdictBounds) -> str:
     ratio, k = _ratio(row), float(row["independent_windows"])
-    # Chance limits by Wilson and Hilferty's cube root, since the variance of few counts is skewed.
-    part = 2 / (9 * (k - 1))
-    low, high = ((1 - part + sign * b.standard_errors * math.sqrt(part)) ** 3 for sign in (-1, 1))
+    # Chance limits by Wilson and Hilferty's cube root, since the variance of few counts is skewed; half an error more,
+    # since the worst of about ten scales is looked at.
+    part, errors = 2 / (9 * (k - 1)), b.standard_errors + 0.5
+    low, high = ((1 - part + sign * errors * math.sqrt(part)) ** 3 for sign in (-1, 1))
     if low <= ratio <= high or abs(ratio - 1) <= b.dispersion_amber:
         return GREEN
     return RED if abs(ratio - 1) > b.dispersion_red else AMBER
@@ -80,7 +81,8 @@ def group_size(e: Evidence, b: VerdictBounds) -> Finding:
     advice = "Use more users with longer think times, or think times that vary more, such as the exponential."
     if size is None:
         seen = f"The CoV of the launches of all {users} users is {rows[-1]['cov']:.2f}: no group of them is near 1."
-        return Finding(RED, None, b.group_share_amber * users, seen, meaning, advice)
+        status = RED if abs(rows[-1]["cov"] - 1) > b.cov_red else AMBER
+        return Finding(status, None, b.group_share_amber * users, seen, meaning, advice)
     seen = f"Groups of {size} users and more have a CoV within 1 +- {b.group_cov}; there are {users} users."
     bound = max(1.0, b.group_share_amber * users)
     status = GREEN if size <= bound else AMBER

@@ -17,6 +17,8 @@ IN_TASK_SHARE = 0.01
 SINGLE_REQUEST = 0.1
 """Below this share of such pauses every request counts as a task: an exponential think time has 1 % of them."""
 MIN_USER_GAPS = 10
+CLOCK_S = 0.002
+"""A launch before the answer to the last request by no more than this comes from rounded times."""
 
 Floats = NDArray[np.float64]
 
@@ -85,7 +87,7 @@ def user_times(log: LaunchLog, *, max_rows: int = 1_000_000) -> UserTimes:
         response_mean=float(steps.response.mean()),
         round_trip=float(trips.mean()) if len(trips) else math.nan,
         user_cov=user_cov,
-        overlap=float((steps.gap < steps.response).mean()),
+        overlap=float((steps.gap < steps.response - CLOCK_S).mean()),
         requests_per_task=per_task,
         trips=trips,
     )
@@ -116,7 +118,7 @@ def _within_task(steps: _Steps, think: Floats) -> NDArray[np.bool_]:
     """Pauses between requests of one task: shorter than hardly any think time is, but after the answer came."""
     if not len(think):
         return np.zeros(0, dtype=np.bool_)
-    within: NDArray[np.bool_] = (think < IN_TASK_SHARE * think.mean()) & (steps.gap >= steps.response)
+    within: NDArray[np.bool_] = (think < IN_TASK_SHARE * think.mean()) & (steps.gap >= steps.response - CLOCK_S)
     return within if within.mean() > SINGLE_REQUEST else np.zeros(len(think), dtype=np.bool_)
 
 

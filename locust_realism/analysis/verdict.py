@@ -79,6 +79,10 @@ def _saturated(e: Evidence, f: Findings) -> bool:
     return f[5].status == RED and abs(change) <= 0.1
 
 
+def _too_few(e: Evidence, f: Findings) -> bool:
+    return f[7].bad and _too_even(e, f)
+
+
 def _too_even(e: Evidence, f: Findings) -> bool:
     return f[1].bad and e.gaps.cov < 1
 
@@ -91,11 +95,11 @@ CAUSES: tuple[Cause, ...] = (
     Cause("users that move in step", THINK, 8, _in_step, (1, 2, 3, 6, 7, 9)),
     Cause("a server that paces its users", FEEDBACK, 5, _saturated, (1, 2, 3, 6, 7, 8, 9, 11)),
     Cause("launches in batches", HEAVY, 3, _bunched, (1, 2, 6, 7, 9)),
+    Cause("too few users or too regular ones", THINK, 7, _too_few, (1, 3, 6, 9)),
+    Cause("launches that are too even", THINK, 1, _too_even, (3, 6, 7, 9)),
     Cause("a rate or a system that is not steady", None, 11, lambda e, f: f[11].bad, (1, 2, 6, 7, 9)),
     Cause("a server that paces its users", FEEDBACK, 5, lambda e, f: f[5].bad, (1, 2, 3, 6, 7, 8, 9)),
     Cause("too few users or too regular ones", THINK, 7, lambda e, f: f[7].bad and not f[1].bad, (6, 9)),
-    Cause("too few users or too regular ones", THINK, 7, lambda e, f: f[7].bad and e.gaps.cov < 1, (1, 3, 6, 9)),
-    Cause("launches that are too even", THINK, 1, _too_even, (3, 6, 7, 9)),
     Cause("arrivals of users that are not independent", None, 10, lambda e, f: f[10].bad, (1, 6, 7, 9)),
     Cause("think times off their target", THINK, 8, lambda e, f: f[8].bad, (1, 7, 9)),
     Cause("bunches of launches", None, 1, lambda e, f: f[1].bad, (2, 3, 6, 7, 9)),
