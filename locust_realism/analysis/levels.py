@@ -71,10 +71,12 @@ def split_levels(
         return []
     if edges is None:
         edges = level_edges(np.bincount(users[known]), max_levels=max_levels, min_launches=min_launches)
-    level_of = np.searchsorted(edges, users, side="right") - 1
+    level_of = np.where(known, np.searchsorted(edges, users, side="right") - 1, -1).astype(np.int16)
+    order = np.argsort(level_of, kind="stable")
+    starts = np.searchsorted(level_of[order], np.arange(len(edges) + 1))
     levels = []
     for index in range(len(edges)):
-        rows = np.flatnonzero(known & (level_of == index))
+        rows = order[starts[index] : starts[index + 1]]
         gaps = gap_s[rows]
         duration = float(gaps.sum())
         if len(rows) < min_launches or duration <= 0:

@@ -8,9 +8,11 @@ from typing import Any
 import numpy as np
 import pytest
 
-from locust_realism.analysis.capacity import capacity, crossing, isotonic, parse_target
+from locust_realism.analysis.capacity import capacity
+from locust_realism.analysis.knee import Knee, _FactorTable, find_knee
 from locust_realism.analysis.levels import level_edges, quantile_errors, rate_errors, split_levels
-from locust_realism.analysis.scaling import Knee, _FactorTable, find_knee, fit_usl, usl_rate
+from locust_realism.analysis.scaling import fit_usl, usl_rate
+from locust_realism.analysis.targets import crossing, isotonic, parse_target
 from locust_realism.recording.launches import LaunchLog
 
 
