@@ -52,7 +52,7 @@ class TargetProcess:
         try:
             announced = self._announcement(patience)
         except BaseException:
-            self.stop()
+            self.stop(patience=1.0)
             raise
         self.url: str = announced.pop("url")
         self.details: dict[str, Any] = announced

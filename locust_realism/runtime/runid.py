@@ -42,8 +42,8 @@ class RunId:
 
     >>> run = RunId(began=1577836800, machine="0a1b2c", pid=4321, salt=7)
     >>> str(run)
-    'lr-q3ezk0-0a1b2c-3c1-07'
-    >>> RunId.of("lr-q3ezk0-0a1b2c-3c1-07-0-12") == run
+    'lr-q3eio0-0a1b2c-3c1-07'
+    >>> RunId.of("lr-q3eio0-0a1b2c-3c1-07-0-12") == run
     True
     >>> RunId.of("alice") is None
     True

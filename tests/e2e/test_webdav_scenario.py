@@ -11,9 +11,11 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import apache_support
 import psutil
 import pytest
 import requests
+from apache_support import APACHE
 from webdav_support import ADMIN, PASSWORD, Server, webdav_server
 
 from support import SCENARIOS, eventually, free_port, run_locust, started_locust
@@ -89,8 +91,8 @@ def test_with_no_arguments_a_server_starts_and_ends_with_the_run(tmp_path: Path)
 
 def test_two_processes_share_one_server_and_do_all_that_people_do(tmp_path: Path) -> None:
     every = "get=1,put=1,list=1,mkcol=1,move=1,delete=1,put-large=1"
-    arguments = (*two_workers(), "--dav-weights", every, "--dav-large-mb", 0.2, "-t", "6s")
-    with webdav_server() as server:
+    arguments = (*two_workers(), "--dav-weights", every, "--dav-large-mb", 0.2, "-t", "5s")
+    with webdav_server("slow-delete=1") as server:
         result = scenario(tmp_path, *arguments, "--stop-timeout", 0, server=server)
         assert server.users() == []
     assert result.returncode == 0, result.stdout
@@ -98,6 +100,7 @@ def test_two_processes_share_one_server_and_do_all_that_people_do(tmp_path: Path
     assert set(rows(tmp_path)) >= {
         "GET file", "PUT file", "PROPFIND folder", "MKCOL folder", "MOVE file", "DELETE file", "PUT large file"
     }  # fmt: skip
+    assert rows(tmp_path)["DELETE user"]["n"] == 6, "what users do when they stop is missing in the master's figures"
 
 
 def test_workers_of_another_command_load_the_masters_server(tmp_path: Path) -> None:
@@ -336,3 +339,25 @@ def test_the_page_shows_no_secret_and_answers_a_start_that_cannot_be(tmp_path: P
     assert PASSWORD not in seen
     assert "not-to-be-seen" not in seen
     assert balance(log.read_text()) == (4, 4, 0)
+
+
+@pytest.mark.skipif(APACHE is None and not os.environ.get("CI"), reason="apache2 is not installed")
+def test_on_apache(tmp_path: Path) -> None:
+    """Not a server of our own making: all that people do, by one account, and nothing is left in its files."""
+    assert APACHE is not None, "apache2 must be installed where the project is checked"
+    every = "get=3,put=1,list=1,mkcol=1,move=1,delete=1,put-large=1"
+    account = {"LOCUST_DAV_USER": apache_support.USER, "LOCUST_DAV_PASSWORD": apache_support.PASSWORD}
+    root = tmp_path / "apache"
+    root.mkdir()
+    with apache_support.running_apache(root) as apache:
+        arguments = ("--host", f"{apache.url}/", "--dav-path", "/dav/", "--dav-weights", every, "--dav-large-mb", 0.2)
+        result = scenario(tmp_path, *arguments, "-t", "5s", *two_workers(), **account)
+        left, done = list(apache.files.iterdir()), rows(tmp_path)
+        wrong = scenario(tmp_path, "--host", apache.url, **account)
+    assert result.returncode == 0, result.stdout
+    assert left == []
+    assert balance(result.stdout) == (6, 6, 0)
+    assert set(done) >= {"GET file", "PUT file", "PUT large file", "PROPFIND folder", "MKCOL folder", "MOVE file"}
+    assert done["PUT file (first)"]["n"] == done["DELETE folder"]["n"] == 6
+    assert wrong.returncode == 1
+    assert re.search(r"is no WebDAV folder \(40[45] .*\): check --host and --dav-path", wrong.stdout)

@@ -1,0 +1,89 @@
+"""A private Apache with mod_dav: files under /dav/, one account, a free port, and gone with the test."""
+
+from __future__ import annotations
+
+import os
+import pwd
+import shutil
+import subprocess
+from base64 import b64encode
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from hashlib import sha1
+from pathlib import Path
+
+import requests
+
+from support import eventually, free_port
+
+APACHE = shutil.which("apache2", path=f"{os.environ.get('PATH', '')}:/usr/sbin:/usr/local/sbin")
+MODULES = Path("/usr/lib/apache2/modules")
+USER, PASSWORD = "erika", "erikas own word"
+CONFIGURATION = """
+ServerName localhost
+ServerRoot {root}
+PidFile {root}/pid
+Listen 127.0.0.1:{port}
+ErrorLog {root}/error.log
+DocumentRoot {root}/files
+{owner}
+{modules}
+DavLockDB {root}/lock/db
+Alias /dav {root}/files
+<Location /dav>
+    Dav On
+    AuthType Basic
+    AuthName files
+    AuthUserFile {root}/users
+    Require valid-user
+</Location>
+"""
+
+
+@dataclass(frozen=True)
+class Apache:
+    """Where it listens and where its files are."""
+
+    url: str
+    files: Path
+
+
+@contextmanager
+def running_apache(root: Path) -> Iterator[Apache]:
+    """Apache in the foreground of a process of its own; started by root it serves as another user, as it must."""
+    assert APACHE is not None
+    port = free_port()
+    for folder in ("files", "lock"):
+        (root / folder).mkdir()
+    hashed = b64encode(sha1(PASSWORD.encode()).digest()).decode()
+    (root / "users").write_text(f"{USER}:{{SHA}}{hashed}\n")
+    wanted = ["mpm_event", "auth_basic", "authn_core", "authn_file", "authz_core", "authz_user", "alias"]
+    wanted += ["dav", "dav_fs"]
+    owner = ""
+    if os.geteuid() == 0:
+        account = next(entry for entry in pwd.getpwall() if entry.pw_name in ("www-data", "nobody"))
+        owner = f"User {account.pw_name}\nGroup #{account.pw_gid}"
+        for place in (root, root / "files", root / "lock"):
+            os.chown(place, account.pw_uid, account.pw_gid)
+        for parent in root.parents:  # pytest's folders are closed to others
+            if parent.stat().st_uid == 0 and str(parent).startswith("/tmp/"):
+                parent.chmod(parent.stat().st_mode | 0o011)
+    modules = "\n".join(f"LoadModule {name}_module {MODULES}/mod_{name}.so" for name in wanted)
+    configuration = root / "apache.conf"
+    configuration.write_text(CONFIGURATION.format(root=root, port=port, owner=owner, modules=modules))
+    with subprocess.Popen([APACHE, "-f", str(configuration), "-DFOREGROUND"], start_new_session=True) as process:
+        try:
+            url = f"http://127.0.0.1:{port}"
+            eventually(lambda: _answers(url), because="Apache does not answer")
+            yield Apache(url, root / "files")
+        finally:
+            process.terminate()
+            process.wait(15)
+
+
+def _answers(url: str) -> bool:
+    try:
+        return requests.get(f"{url}/dav/", timeout=2).status_code == 401
+    except requests.ConnectionError:
+        return False
