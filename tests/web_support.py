@@ -13,6 +13,7 @@ from locust_realism.analysis.capacity import capacity
 from locust_realism.analysis.charts import chart_data
 from locust_realism.analysis.summary import summarize
 from locust_realism.recording.launches import LaunchLog
+from locust_realism.web.findings import generator_findings
 
 T = TypeVar("T")
 ORIGIN_US = 1_700_000_000_000_000
@@ -26,7 +27,7 @@ def poisson_log(seconds: float = 60.0, rate: float = 50.0, users: int = 20, seed
     rng = np.random.default_rng(seed)
     n = rng.poisson(rate * seconds)
     launches = ORIGIN_US + np.sort(rng.integers(0, int(seconds * 1e6), n))
-    table = ["GET file", HOSTILE, FORMULA, *(f"{HOSTILE * 4} {i}"[:300] for i in range(max(0, names - 3)))][:names]
+    table = ["GET file", HOSTILE, FORMULA, *(f"{i} {HOSTILE * 5}"[:300] for i in range(max(0, names - 3)))][:names]
     picks = rng.integers(0, names, n)
     return LaunchLog.build(
         launches,
@@ -48,6 +49,7 @@ class LogProvider:
         self.state = state
         self.started = time.monotonic()
         self.windows: list[str | None] = []
+        self.report: Callable[[dict[str, Any]], str] = lambda _: "<html><body><script>let a = 1</script></body></html>"
         self.known: dict[str | None, dict[str, Any]] = {}
         self.failing: Exception | None = None
         self.population_document: dict[str, Any] = {"model": None}
@@ -100,7 +102,15 @@ class LogProvider:
         return [{"user": FORMULA, "started_us": ORIGIN_US, "duration_s": 3.5}]
 
     def report_html(self) -> str:
-        return "<!doctype html><html><body><script>window.ran = 1</script></body></html>"
+        return self.report(
+            {
+                "title": f"Report of {HOSTILE}",
+                "summary": self.summary(None),
+                "population": self.population(),
+                "generator": {**self.generator(), "findings": generator_findings(self.generator())},
+                "status": self.status(),
+            }
+        )
 
     def offload(self, function: Callable[[], T]) -> T:
         return function()

@@ -40,7 +40,7 @@ export function createLaunches(context) {
   const histogram = createChart(context, { title: "Inter-launch times", term: "exponential", name: "inter-launch", extra: picker.root });
   const groups = createChart(context, { title: "CoV by number of users", term: "groups", name: "cov-by-users" });
   const dispersion = createChart(context, { title: "Index of dispersion", term: "dispersion", name: "dispersion" });
-  const root = h("div", { class: "lr-tab" }, verdict.root,
+  const root = h("div", { class: "lr-tab" }, context.live ? verdict.root : null,
     h("h2", {}, "Times between launches"), table.root,
     h("div", { class: "lr-grid" }, overTime.root, histogram.root, groups.root, dispersion.root));
 
