@@ -44,8 +44,10 @@ def coefficient_of_variation(values: NDArray[Any]) -> float:
     if n < 2:
         return math.nan
     mean = float(values.mean())
-    # Deviations from a whole number near the mean are exact for integers; one pass then gives their square sum.
-    off = (values - round(mean)).astype(np.float64) if values.dtype.kind in "iu" else values - mean
+    # Deviations from a whole number near the mean are exact for integers; one pass then gives their square sum. The
+    # subtraction is one of floats, since unsigned integers would wrap.
+    off = values.astype(np.float64)
+    off -= round(mean)
     total = float(off.sum())
     variance = max(float(off @ off) - total * total / n, 0.0) / (n - 1)
     return math.sqrt(variance) / mean if mean else math.nan

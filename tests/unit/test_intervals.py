@@ -9,6 +9,7 @@ import pandas as pd
 import pytest
 
 from locust_realism.analysis.intervals import (
+    coefficient_of_variation,
     default_group_sizes,
     group_table,
     in_launch_order,
@@ -195,3 +196,11 @@ def test_an_explicit_window_takes_the_place_of_every_cut():
 def test_settings_are_checked_when_built(build, message):
     with pytest.raises(ValueError, match=message):
         build()
+
+
+@pytest.mark.parametrize("dtype", [np.uint32, np.int64, np.float64])
+def test_the_cov_of_every_type_is_numpys(dtype):
+    """Unsigned values below their mean must not wrap; a large level must not cost the digits."""
+    values = (np.random.default_rng(9).exponential(1000, 5000) + 2**31).astype(dtype)
+    assert coefficient_of_variation(values) == pytest.approx(values.std(ddof=1) / values.mean(), rel=1e-9)
+    assert coefficient_of_variation(np.full(1000, 7, dtype=dtype)) == 0.0

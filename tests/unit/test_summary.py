@@ -3,6 +3,7 @@
 import json
 import math
 from dataclasses import replace
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -139,3 +140,22 @@ def test_empty_tables_of_an_empty_log():
 def test_json_safe_reaches_every_depth():
     given_ = {"a": [math.nan, (np.float64(1.5), np.array([math.inf, 2]))], 3: AnalysisSettings}
     assert to_json_safe(given_) == {"a": [None, [1.5, [None, 2.0]]], "3": AnalysisSettings}
+
+
+def test_every_key_is_documented():
+    text = (Path(__file__).resolve().parents[2] / "docs" / "json.md").read_text(encoding="utf-8")
+    document = summarize(example(60_000), settings=AnalysisSettings(skip_s=5))
+    missing = set()
+
+    def walk(value):
+        if isinstance(value, list):
+            for part in value[:1] + value[-1:]:
+                walk(part)
+        elif isinstance(value, dict):
+            for key, part in value.items():
+                missing.update([] if f"`{key}`" in text else [key])
+                walk(part)
+
+    walk({key: part for key, part in document.items() if key != "charts"})
+    # Ranges of percentiles are written with three dots.
+    assert {key for key in missing if not key.startswith(("p9", "p50"))} == set()
