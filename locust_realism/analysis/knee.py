@@ -126,7 +126,7 @@ def _fit_member(n: Floats, x: Floats, se: Floats, kind: str, size: int) -> _Memb
 def _least_squares(
     residual: Callable[[Floats], Floats], start: Floats, low: Floats, high: Floats, *, rounds: int = 60
 ) -> tuple[Floats, float, Floats]:
-    """Levenberg and Marquardt's method within bounds: the best point, the sum of squares there, and J^T J.
+    """Levenberg and Marquardt's method for two parameters within bounds: best point, sum of squares there, J^T J.
 
     scipy.optimize has this too, but takes a second to import, which a running test would feel.
     """
@@ -137,7 +137,9 @@ def _least_squares(
         slope = np.stack([(residual(point + step * axis) - here) / step for axis in np.eye(len(point))], axis=1)
         normal, gradient = slope.T @ slope, slope.T @ here
         while damping < 1e9:
-            move = np.linalg.lstsq(normal + damping * np.diag(np.diag(normal) + 1e-12), gradient, rcond=None)[0]
+            (a, b), (_, d) = normal
+            a, d = a + damping * (a + 1e-12), d + damping * (d + 1e-12)
+            move = np.array([d * gradient[0] - b * gradient[1], a * gradient[1] - b * gradient[0]]) / (a * d - b * b)
             trial = np.clip(point - move, low, high)
             there = residual(trial)
             if float(there @ there) < cost:
