@@ -2,18 +2,21 @@
 
 from __future__ import annotations
 
-import threading
 import time
 from typing import Any
 
 import gevent
+from gevent.monkey import get_original
 
 from locust_realism.runtime.live import LiveFigures
+
+NativeEvent = get_original("threading", "Event")
+"""The figures are computed in native threads, where gevent's own primitives must not be waited on."""
 
 
 def test_a_slow_computation_does_not_stop_the_loop() -> None:
     """While the figures are computed in a native thread, other greenlets run."""
-    release = threading.Event()
+    release = NativeEvent()
 
     def compute(key: str) -> dict[str, Any]:
         release.wait(5)
@@ -80,7 +83,7 @@ def test_a_failing_computation_is_counted_and_the_last_answer_stays() -> None:
 
 def test_clear_forgets_also_what_is_being_computed() -> None:
     """An answer about the old record that arrives after a reset is thrown away."""
-    release = threading.Event()
+    release = NativeEvent()
 
     def compute(key: str) -> dict[str, Any]:
         release.wait(5)
