@@ -1,0 +1,164 @@
+"""The request listener: what is fired is what is recorded, and nothing that is fired can stop the load."""
+
+from __future__ import annotations
+
+import gc
+import time
+import weakref
+from types import SimpleNamespace
+from typing import Any
+
+import numpy as np
+import pytest
+from locust.env import Environment
+
+from locust_realism.recording.launches import MISSING, Label, Outcome
+from locust_realism.runtime import recorder as recorder_module
+from locust_realism.runtime.clock import Clock
+from locust_realism.runtime.recorder import Recorder
+
+
+@pytest.fixture
+def environment() -> Environment:
+    return Environment()
+
+
+@pytest.fixture
+def recorder(environment: Environment) -> Recorder:
+    recorder = Recorder(Clock())
+    environment.events.request.add_listener(recorder.listener)
+    return recorder
+
+
+def fire(environment: Environment, **given: Any) -> None:
+    usual: dict[str, Any] = {
+        "request_type": "GET",
+        "name": "/",
+        "response_time": 1.5,
+        "response_length": 10,
+        "response": None,
+        "exception": None,
+        "context": {},
+    }
+    environment.events.request.fire(**{**usual, **given})
+
+
+def test_a_row_holds_what_the_event_said(environment: Environment, recorder: Recorder) -> None:
+    start = time.time()
+    fire(environment, start_time=start, name="buy", response_time=0.559, response=SimpleNamespace(status_code=201))
+    fire(environment, start_time=start, response_time=12.0, exception=ValueError("no"), response_length=None)
+    log = recorder.take().build()
+    assert log.launch_us.tolist() == pytest.approx([start * 1e6] * 2, abs=5)
+    assert log.response_us.tolist() == [559, 12_000], "a sub-millisecond response time must not be rounded away"
+    assert log.size_bytes.tolist() == [10, 0]
+    assert [log.labels[k] for k in log.label] == [Label("GET", "buy"), Label("GET", "/")]
+    assert [log.outcomes[k] for k in log.outcome] == [Outcome(False, 201, ""), Outcome(True, MISSING, "no")]
+    assert log.planned_us.tolist() == log.first_byte_us.tolist() == log.slot.tolist() == [MISSING, MISSING]
+    assert len(recorder) == recorder.errors == 0
+
+
+def test_without_start_time_the_launch_is_the_end_less_the_response_time(
+    environment: Environment, recorder: Recorder
+) -> None:
+    fire(environment, response_time=250.0)
+    launch = recorder.take().build().launch_us[0]
+    assert launch == pytest.approx((time.time() - 0.25) * 1e6, abs=50_000)
+
+
+def test_a_request_without_response_time_is_a_row(environment: Environment, recorder: Recorder) -> None:
+    """Locust counts it, so it must not be missing here."""
+    fire(environment, response_time=None)
+    assert recorder.take().build().response_us.tolist() == [MISSING]
+
+
+def test_the_users_slot_and_the_first_request_after_a_plan(environment: Environment) -> None:
+    session = SimpleNamespace(slot=7, planned=time.perf_counter())
+    recorder = Recorder(Clock(), session_of=lambda: session)
+    environment.events.request.add_listener(recorder.listener)
+    planned_us = recorder.clock.axis_us(session.planned)
+    fire(environment)
+    fire(environment)
+    log = recorder.take().build()
+    assert log.slot.tolist() == [7, 7]
+    assert log.planned_us.tolist() == [planned_us, MISSING]
+    assert session.planned is None
+
+
+@pytest.mark.parametrize(
+    "nonsense",
+    [
+        {"response_time": "slow"},
+        {"start_time": object()},
+        {"name": ["unhashable"]},
+        {"response_length": "many"},
+        {"exception": type("Broken", (Exception,), {"__str__": lambda self: 1 / 0})()},
+    ],
+)
+def test_an_event_that_cannot_be_recorded_is_counted_and_harms_no_other(
+    environment: Environment, recorder: Recorder, nonsense: dict[str, Any]
+) -> None:
+    fire(environment, name="before")
+    fire(environment, **nonsense)
+    fire(environment, name="after")
+    log = recorder.take().build()
+    names = [log.labels[k].name for k in log.label]
+    assert recorder.errors == 1
+    assert names == ["before", "after"]
+    assert log.response_us.tolist() == [1500, 1500]
+    assert recorder.last_error
+
+
+def test_no_response_is_kept_alive(environment: Environment, recorder: Recorder) -> None:
+    class Response:
+        status_code = 200
+
+    response = Response()
+    seen = weakref.ref(response)
+    fire(environment, response=response, exception=ValueError("x"))
+    del response
+    gc.collect()
+    assert seen() is None
+    assert len(recorder) == 1
+
+
+def test_names_and_messages_without_end_do_not_fill_the_memory(
+    environment: Environment, recorder: Recorder, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(recorder_module, "MAX_LABELS", 50)
+    monkeypatch.setattr(recorder_module, "MAX_OUTCOMES", 40)
+    for k in range(200):
+        fire(environment, name=f"/item/{k}", exception=ValueError(f"id {k} " + "x" * 10_000))
+    log = recorder.take().build()
+    assert len(log) == 200
+    assert len(log.labels) <= 51
+    assert len(log.outcomes) <= 41
+    assert log.labels[log.label[-1]].name == recorder_module.OTHER_NAME
+    assert log.outcomes[log.outcome[-1]] == Outcome(True, MISSING, recorder_module.OTHER_MESSAGE)
+    assert max(len(outcome.message) for outcome in log.outcomes) <= recorder_module.MAX_MESSAGE
+
+
+def test_time_to_first_byte_comes_from_requests(environment: Environment, recorder: Recorder) -> None:
+    import datetime
+
+    import requests
+
+    response = requests.Response()
+    response.elapsed = datetime.timedelta(milliseconds=3.25)
+    redirected = requests.Response()
+    redirected.elapsed = datetime.timedelta(milliseconds=1)
+    redirected.history = [requests.Response()]
+    fire(environment, response=response)
+    fire(environment, response=redirected)
+    fire(environment, response=SimpleNamespace(status_code=200, elapsed="soon"))
+    assert recorder.take().build().first_byte_us.tolist() == [3250, MISSING, MISSING]
+
+
+def test_many_rows_keep_their_order_and_columns(environment: Environment, recorder: Recorder) -> None:
+    rng = np.random.default_rng(3)
+    times = rng.exponential(100, 5000).round(3)
+    for k, response_time in enumerate(times.tolist()):
+        fire(environment, name=f"n{k % 7}", response_time=response_time, response_length=k)
+    log = recorder.take().build()
+    assert log.size_bytes.tolist() == list(range(5000))
+    assert log.response_us.tolist() == np.rint(times * 1000).astype(int).tolist()
+    assert [log.labels[k].name for k in log.label] == [f"n{k % 7}" for k in range(5000)]
