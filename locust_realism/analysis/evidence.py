@@ -112,7 +112,7 @@ def collect(log: LaunchLog, settings: AnalysisSettings, facts: Facts, groups: Se
     late = np.quantile(lateness, (0.5, 0.99), method="inverted_cdf") / 1e6 if len(lateness) else (math.nan, math.nan)
     known = log.users[log.users >= 0]
     checked_groups = groups if groups is not None and facts.planned_profile is None and starts is log else None
-    start_cov, start_n = _starts(facts, start_us)
+    start_cov, start_n = _starts(facts, log, start_us)
     return Evidence(
         gaps=_gaps(times, starts.launch_us, start_us, per_window, facts.planned_profile is not None),
         users=users,
@@ -208,11 +208,15 @@ def _half_dispersion(times: Floats, users: UserTimes, model: WorkloadModel) -> f
     return scale.population_dispersion([half], 1 / users.round_trip, _memory(model))[0] if half > 0 else 1.0
 
 
-def _starts(facts: Facts, start_us: int) -> tuple[float, int]:
+def _starts(facts: Facts, log: LaunchLog, start_us: int) -> tuple[float, int]:
+    """CoV of the times between starts of users while the log lasts, and their number."""
     given = facts.user_starts_us
-    if given is None or len(given) < 2:
-        return math.nan, 0 if given is None else len(given)
+    if given is None or not len(log):
+        return math.nan, 0
     times = np.sort(np.asarray(given, dtype=np.int64))
+    times = times[(times >= log.launch_us[0]) & (times <= log.launch_us[-1])]
+    if len(times) < 3:
+        return math.nan, len(times)
     if facts.arrival_profile is None:
         return scale.local_gaps(np.diff(times).astype(np.float64), LOCAL_GAPS)[1], len(times)
     flat = scale.rescale_by_profile(times, facts.arrival_profile, start_us)

@@ -7,6 +7,7 @@ document is described, key by key, in docs/json.md.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 from locust_realism.analysis.capacity import capacity_section
@@ -52,8 +53,8 @@ def summarize(
     (0.5, 0.7)
     """
     settings = settings or AnalysisSettings()
-    facts = facts or Facts(run_start_us=run_start_us)
     ordered = in_launch_order(log)
+    facts = _placed(facts or Facts(), ordered, run_start_us)
     rows = steady_rows(
         ordered,
         settings,
@@ -92,6 +93,15 @@ def summarize(
         document["charts"] = chart_data(part, origin_us=run_start_us)
     safe: Document = to_json_safe(document)
     return safe
+
+
+def _placed(facts: Facts, ordered: LaunchLog, run_start_us: int | None) -> Facts:
+    """The facts with the start of the run: the plan's time is counted from there, not from the end of the warm-up."""
+    if run_start_us is None:
+        run_start_us = facts.run_start_us
+    if run_start_us is None and len(ordered):
+        run_start_us = int(ordered.launch_us[0])
+    return replace(facts, run_start_us=run_start_us)
 
 
 def _pattern(evidence: Evidence) -> Document:

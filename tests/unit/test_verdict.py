@@ -318,3 +318,22 @@ def test_hardly_any_launches_are_not_enough_data(rows):
 def test_launches_at_the_same_instant_are_not_enough_data():
     verdict = judge(collect(LaunchLog.build([5] * 5000, 1, slot=0), AnalysisSettings(), Facts()), BOUNDS)
     assert verdict["overall"] == NO_DATA
+
+
+def test_the_plans_time_starts_with_the_run_and_not_after_the_warm_up():
+    log, facts = calibration.planned_sine(np.random.default_rng(2), 20_000)
+    settings = AnalysisSettings(charts=False, skip_s=7.0)
+    for start in (calibration.EPOCH_US, None):
+        known = replace(facts, run_start_us=calibration.EPOCH_US)
+        document = summarize(log, settings=settings, run_start_us=start, facts=known)
+        assert abs(document["pattern"]["cov"] - 1) < 4 / math.sqrt(document["window"]["n"])
+    wrong = summarize(log, settings=settings, run_start_us=calibration.EPOCH_US + 7_000_000, facts=facts)
+    assert abs(wrong["pattern"]["cov"] - 1) > 0.1, "the negative control"
+
+
+def test_starts_of_users_outside_the_analysed_part_do_not_count():
+    log, facts = calibration.population(np.random.default_rng(2), 20_000)
+    early = np.concatenate((np.repeat(facts.user_starts_us[0] - 5_000_000, 300), facts.user_starts_us))
+    found = collect(log, AnalysisSettings(), replace(facts, user_starts_us=early))
+    assert found.starts <= len(facts.user_starts_us)
+    assert abs(found.starts_cov - 1) < 4 / math.sqrt(found.starts)
