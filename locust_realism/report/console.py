@@ -132,7 +132,7 @@ def rule_text(summary: Mapping[str, Any]) -> str:
 def verdict_lines(
     summary: Mapping[str, Any], *, color: bool, width: int, height: int = 40, unicode: bool = True
 ) -> list[str]:
-    """The overall verdict as a sentence, then each check that is not green with what was seen and what to do."""
+    """The overall verdict as a sentence, then what was seen and what to do for each cause and what follows from it."""
     verdict = summary.get("verdict") or {}
     overall = str(verdict.get("overall", "not enough data"))
     style = STYLES.get(overall, "bold")
@@ -140,17 +140,29 @@ def verdict_lines(
     lines += wrap(clean(verdict.get("sentence") or SENTENCES.get(overall, "")), width, indent="  ")
     checks = list(verdict.get("checks") or [])
     bad = [check for check in checks if check.get("status") in ("red", "amber")]
-    bad.sort(key=lambda check: SEVERITY[check["status"]])
+    known = {check.get("id") for check in bad}
+    roots = [check for check in bad if check.get("follows_from") not in known]
     room = max(6, height // 2 - len(lines) - 2)
-    for position, check in enumerate(bad):
+    for position, check in enumerate(roots):
         block = check_lines(check, color=color, width=width, unicode=unicode)
+        block += consequence_lines([c for c in bad if c.get("follows_from") == check.get("id")], width=width)
         if len(block) > room:
-            lines.append(f"  and {len(bad) - position} more amber or red check(s)")
+            lines.append(f"  and {len(roots) - position} more amber or red check(s)")
             break
         room -= len(block)
         lines += block
     lines += wrap(_count(checks), width, indent="  ")
     return lines
+
+
+def consequence_lines(checks: Sequence[Mapping[str, Any]], *, width: int) -> list[str]:
+    """The checks that another explains, in one paragraph: they need no advice of their own."""
+    said = [
+        f"{clean(check.get('id', ''))} {clean(check.get('name', ''))} ({clean(check.get('status', ''))}, "
+        f"{figure_text(check['value']) if check.get('value') is not None else 'no figure'})"
+        for check in checks
+    ]
+    return wrap("From this follows: " + ", ".join(said) + ".", width, indent="    ") if said else []
 
 
 def check_lines(check: Mapping[str, Any], *, color: bool, width: int, unicode: bool = True) -> list[str]:
@@ -176,7 +188,8 @@ def figure_text(value: Any) -> str:
     if isinstance(value, (list, tuple)):
         return " to ".join(figure_text(part) for part in value)
     if isinstance(value, (int, float)) and not isinstance(value, bool):
-        return f"{value:,.0f}" if abs(value) >= 1000 else f"{value:.4g}"
+        # Four figures of what is zero but for rounding, such as 1.3e-09, would be noise.
+        return f"{value:,.0f}" if abs(value) >= 1000 else f"{value:.4g}" if abs(value) >= 5e-5 else "0"
     return clean(value)
 
 

@@ -7,6 +7,7 @@ import io
 import json
 import os
 import re
+import shlex
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -15,7 +16,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from locust_realism.cli import COMMANDS, main
+from locust_realism.cli import COMMANDS, build_parser, main
 from locust_realism.cli.base import Progress, integers, progress_line, span
 from locust_realism.cli.compare import share
 from locust_realism.recording.formats import read_launches, write_launches
@@ -297,3 +298,18 @@ def test_progress_says_nothing_in_a_pipe_and_little_work_shows_nothing() -> None
         pass
     assert terminal.getvalue() == "\r\x1b[2K"
     assert len(progress_line("x" * 200, 3, 0.2)) <= 79
+
+
+DOCS = sorted((Path(__file__).parents[2] / "docs").glob("*.md"))
+SHOWN = [line for path in DOCS for line in path.read_text().splitlines() if line.startswith("$ locust-realism ")]
+
+
+@pytest.mark.parametrize("line", SHOWN)
+def test_every_command_in_the_documents_is_understood(line: str) -> None:
+    words = shlex.split(line)[2:]
+    options = build_parser(words[0]).parse_args(words)
+    assert callable(options.run)
+
+
+def test_the_documents_show_commands() -> None:
+    assert len(SHOWN) >= 12

@@ -30,9 +30,18 @@ def launch(label: str, method: str = "GET", **figures: float) -> dict[str, Any]:
 
 def summary(names: list[str], overall: str = "red") -> dict[str, Any]:
     checks = [
-        {"id": 7, "name": "Group size", "status": "green", "value": 10, "bound": 50, "explanation": "Fine."},
-        {"id": 5, "name": "R/(R+Z)", "status": "amber", "value": 0.05, "bound": 0.03, "explanation": "Users wait."},
         {"id": 1, "name": "CoV", "status": "red", "value": 9.6123, "bound": [0.9, 1.1], "explanation": "In bunches."},
+        {
+            "id": 6,
+            "name": "IDC",
+            "status": "red",
+            "value": 90.0,
+            "bound": 1.25,
+            "explanation": "Too.",
+            "follows_from": 1,
+        },
+        {"id": 5, "name": "R/(R+Z)", "status": "amber", "value": 0.05, "bound": 0.03, "explanation": "Users wait."},
+        {"id": 7, "name": "Group size", "status": "green", "value": 10, "bound": 50, "explanation": "Fine."},
         {"id": 10, "name": "Starts", "status": "not enough data", "value": None, "bound": None, "explanation": "Few."},
     ]
     return {
@@ -42,14 +51,15 @@ def summary(names: list[str], overall: str = "red") -> dict[str, Any]:
     }
 
 
-def test_the_verdict_comes_first_and_the_worst_check_first_of_the_checks() -> None:
+def test_the_verdict_comes_first_then_each_cause_with_what_follows_from_it() -> None:
     lines = render_summary(summary(["file"]), color=False, width=100).splitlines()
     assert lines[0] == "Launch pattern: RED"
     assert lines[1] == "  The launches did not come like those of independent users."
     assert lines[2] == "  ● RED 1 CoV: 9.612 (bound 0.9 to 1.1)"
     assert lines[3] == "    In bunches."
-    assert lines[4] == "  ● AMBER 5 R/(R+Z): 0.05 (bound 0.03)"
-    assert "Checks: 1 red, 1 amber, 1 without enough data, 1 green." in lines[6]
+    assert lines[4] == "    From this follows: 6 IDC (red, 90)."
+    assert lines[5] == "  ● AMBER 5 R/(R+Z): 0.05 (bound 0.03)"
+    assert "Checks: 2 red, 1 amber, 1 without enough data, 1 green." in lines[7]
 
 
 def test_every_figure_of_the_two_tables_is_printed_with_its_thousands_separators() -> None:
