@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import json
-import logging
+import shutil
 import sys
+from collections.abc import Mapping
 from importlib.metadata import version
-from pathlib import Path
 from typing import Any
 from weakref import WeakSet
 
@@ -15,20 +14,20 @@ from locust.env import Environment
 from locust.runners import WorkerRunner
 
 from locust_realism.analysis.settings import AnalysisSettings
-from locust_realism.analysis.thresholds import evaluate_thresholds, parse_thresholds
 from locust_realism.report.console import render_summary
+from locust_realism.report.html import add_section, render_report
 from locust_realism.report.text import wants_color, wants_unicode
 from locust_realism.runtime.ending import end_gently
+from locust_realism.runtime.finish import Finish
+from locust_realism.runtime.intent import intended_load
 from locust_realism.runtime.options import OPTIONS, add_options
+from locust_realism.runtime.population_view import population_document
 from locust_realism.runtime.provider import RunProvider
 from locust_realism.runtime.randomness import connect as seed_random_waits
 from locust_realism.runtime.recording import attach
 from locust_realism.runtime.run_files import file_plan
 from locust_realism.runtime.sessions import hook_user_start
 from locust_realism.web.views import register
-
-logger = logging.getLogger(__name__)
-console = logging.getLogger("locust.stats_logger")  # where Locust prints its own tables
 
 _installed: WeakSet[Any] = WeakSet()
 _parsers: WeakSet[Any] = WeakSet()
@@ -69,17 +68,18 @@ def _compose(environment: Environment, web_ui: Any, **_: Any) -> None:
         environment,
         recording,
         settings=lambda: analysis_settings(environment.parsed_options),
-        population=lambda: {"model": None},
+        facts=lambda: intended_load(environment),
+        population=lambda: population_document(environment),
         generator=lambda: {"workers": [], "target": None},
         sessions=list,
-        report=lambda bundle: json.dumps(bundle),
+        report=render_report,
         version=version("locust_realism"),
     )
     events: Any = environment.events
     events.test_start.add_listener(lambda **_: provider.run_starts())
     if web_ui is not None:
         register(web_ui, provider)
-    finish = _Finish(environment, provider)
+    finish = Finish(environment, provider, render=_for_terminal, add_section=add_section)
     # quitting fires in reverse: this runs before Recording's own listener unless it is added before it
     events.quitting._handlers.insert(0, finish.quitting)
     events.quit.add_listener(finish.quit)
@@ -94,54 +94,6 @@ def analysis_settings(options: Any) -> AnalysisSettings:
     )
 
 
-class _Finish:
-    """What happens when Locust ends: the figures are computed, judged and written, then printed below Locust's own."""
-
-    def __init__(self, environment: Environment, provider: RunProvider) -> None:
-        self.environment = environment
-        self.provider = provider
-        self.text = ""
-
-    def quitting(self, **_: Any) -> None:
-        """Every row is here: compute the figures, decide the exit code, write what was asked for."""
-        options: Any = self.environment.parsed_options
-        summary = self.provider.final_summary()
-        thresholds = parse_thresholds(getattr(options, "realism_fail_if", None) or [])
-        if "launches" not in summary:
-            logger.error("The figures of the run could not be computed; see the messages above.")
-            if thresholds:
-                self.environment.process_exit_code = 1
-            return
-        results = evaluate_thresholds(thresholds, summary)
-        if any(result.failed for result in results):
-            self.environment.process_exit_code = 1
-        self.text = "\n".join(
-            [
-                render_summary(
-                    summary, color=wants_color(sys.stderr), unicode=wants_unicode(sys.stderr), width=_terminal_width()
-                ),
-                *self.provider.recording.warnings(),
-                *(result.line for result in results),
-            ]
-        )
-        if target := getattr(options, "realism_json", None):
-            _write(Path(target), json.dumps(summary, indent=1, allow_nan=False) + "\n")
-
-    def quit(self, **_: Any) -> None:
-        """Locust has printed its tables; ours come last, where they are read first."""
-        if self.text:
-            console.info("\n" + self.text)
-
-
-def _write(path: Path, text: str) -> None:
-    try:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        path.write_text(text, encoding="utf-8")
-    except OSError as error:
-        logger.error("%s could not be written: %s", path, error)
-
-
-def _terminal_width() -> int:
-    import shutil
-
-    return shutil.get_terminal_size((120, 40)).columns
+def _for_terminal(summary: Mapping[str, Any]) -> str:
+    columns = shutil.get_terminal_size((120, 40)).columns
+    return render_summary(summary, color=wants_color(sys.stderr), unicode=wants_unicode(sys.stderr), width=columns)

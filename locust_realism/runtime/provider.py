@@ -8,6 +8,7 @@ from typing import Any, TypeVar
 
 import gevent
 
+from locust_realism.analysis.evidence import Facts
 from locust_realism.analysis.settings import AnalysisSettings
 from locust_realism.analysis.summary import summarize
 from locust_realism.recording.launches import LaunchLog
@@ -53,6 +54,7 @@ class RunProvider:
         recording: Recording,
         *,
         settings: Callable[[], AnalysisSettings],
+        facts: Callable[[], Facts],
         population: Callable[[], Document],
         generator: Callable[[], Document],
         sessions: Callable[[], Sequence[Mapping[str, Any]]],
@@ -66,11 +68,13 @@ class RunProvider:
         self._record = recording.record
         self.figures = LiveFigures(self._compute)
         self._settings = settings
+        self._facts = facts
         self._population = population
         self._generator = generator
         self._sessions = sessions
         self._report = report
         self._version = version
+        self._known = Facts()
         self._started_us = 0
         self._run_id = 0
 
@@ -82,7 +86,14 @@ class RunProvider:
         settings = self._settings()
         if window != "run":
             settings = replace(settings, skip_s=0.0, cooldown_s=0.0)
-        return summarize(log, settings=settings, window=bounds, run_start_us=origin, source={"kind": "live run"})
+        return summarize(
+            log,
+            settings=settings,
+            window=bounds,
+            run_start_us=origin,
+            facts=self._known,
+            source={"kind": "live run", "warnings": self.recording.warnings()},
+        )
 
     def run_starts(self) -> None:
         """A new run: forget the figures of the last one."""
@@ -92,11 +103,13 @@ class RunProvider:
 
     def summary(self, window: str | None) -> Document:
         """The newest figures of a window, see :class:`locust_realism.web.provider.Provider`."""
+        self._known = self._facts()
         answer = self.figures.get(window or "run")
         return {"age_s": None, **answer, "state": self._state()}
 
     def final_summary(self) -> Document:
         """The figures of the whole run as it stands now; waits until they are computed."""
+        self._known = self._facts()
         return {"age_s": 0.0, **self.figures.fresh("run"), "state": self._state()}
 
     def status(self) -> Document:
@@ -141,13 +154,17 @@ class RunProvider:
 
     def report_html(self) -> str:
         """The report of the whole run as one page."""
-        bundle = {
+        documents = self.bundle()
+        return self.offload(lambda: self._report(documents))
+
+    def bundle(self) -> Document:
+        """The documents of all tabs for the whole run as it stands."""
+        return {
             "status": self.status(),
             "summary": self.final_summary(),
             "population": self.population(),
             "generator": self.generator(),
         }
-        return self.offload(lambda: self._report(bundle))
 
     def offload(self, function: Callable[[], T]) -> T:
         """The result of a function, computed in a native thread."""
