@@ -19,11 +19,13 @@ W = TypeVar("W")
 
 @dataclass(slots=True)
 class LaunchCounts:
-    """Launches that were given to users, those of them that found no user waiting, and those that nobody took."""
+    """How many launches were given to users (``launched``), found no user waiting first (``late``), were taken by
+    nobody within a second (``missed``), or were planned for a time before the first user had come (``too_early``)."""
 
     launched: int = 0
     late: int = 0
     missed: int = 0
+    too_early: int = 0
 
 
 class LaunchQueue(Generic[W]):
@@ -32,7 +34,9 @@ class LaunchQueue(Generic[W]):
     At each launch time a random waiting user is released, so that none is preferred. When none waits the launch is
     owed: the next user who comes back takes the oldest one at once. What is still owed after a second is missed and
     never made up for, since a burst is no likeness of the rate that was asked for. The launches after a late one keep
-    their times. Times are seconds of the run; ``pick`` gives uniform numbers in [0, 1); waiters are any objects.
+    their times. What was planned before the first user came is not owed, or the first users would begin with a burst.
+
+    Times are seconds of the run; ``pick`` gives uniform numbers in [0, 1); waiters are any objects.
     """
 
     def __init__(self, stream: ArrivalStream, pick: Callable[[], float], patience: float = PATIENCE_S) -> None:
@@ -43,6 +47,7 @@ class LaunchQueue(Generic[W]):
         self._waiting: list[W] = []
         self._position: dict[W, int] = {}
         self._owed: deque[float] = deque()
+        self._begun = False
 
     def __len__(self) -> int:
         """The number of users who wait."""
@@ -50,11 +55,13 @@ class LaunchQueue(Generic[W]):
 
     def next_time(self) -> float:
         """When ``advance`` has to be called next; infinity if never."""
-        return self._stream.peek()
+        return self._stream.peek() if self._begun else math.inf
 
     def join(self, waiter: W, now: float) -> float | None:
         """A user comes to wait: the planned time of the launch that it takes at once, or None and it is queued."""
         if not self._waiting:
+            if not self._begun:
+                self._begin(now)
             self.advance(now)
             if self._owed:
                 self.counts.launched += 1
@@ -63,6 +70,12 @@ class LaunchQueue(Generic[W]):
         self._position[waiter] = len(self._waiting)
         self._waiting.append(waiter)
         return None
+
+    def _begin(self, now: float) -> None:
+        self._begun = True
+        while self._stream.peek() <= now:
+            self._stream.take()
+            self.counts.too_early += 1
 
     def leave(self, waiter: W) -> None:
         """A user waits no longer; one who has been released already is not in the queue, which does no harm."""
@@ -82,6 +95,8 @@ class LaunchQueue(Generic[W]):
     def advance(self, now: float) -> list[tuple[W, float]]:
         """The users who are to launch, each with its planned time, for all launches up to ``now``."""
         released: list[tuple[W, float]] = []
+        if not self._begun:
+            return released
         while self._stream.peek() <= now:
             released += self._hand_out(self._stream.take(), now)
         while self._owed and now - self._owed[0] > self._patience:
@@ -109,7 +124,8 @@ class LaunchQueue(Generic[W]):
 
     def finish(self, now: float) -> LaunchCounts:
         """The counts at the end; what is owed still is missed."""
-        self.advance(now)
+        if not self._waiting:
+            self.advance(now)
         self.counts.missed += len(self._owed)
         self._owed.clear()
         return self.counts
