@@ -62,6 +62,7 @@ class WebdavUser(HttpUser):
             without_cookies(self.client)
         self.client.verify = not self.environment.parsed_options.dav_insecure
         self.client.auth = (self.account.user, self.account.password)
+        self.client.headers["Accept-Encoding"] = "identity"  # lengths are those of the files
         self.have_manual()
 
     def on_stop(self) -> None:
@@ -265,8 +266,7 @@ def only_clean_up(environment: Any, **_: Any) -> None:
 
 
 def log_in_as_embedded_admin(environment: Any, details: Mapping[str, Any]) -> None:
-    options = environment.parsed_options
-    options.dav_admin_user, options.dav_admin_password = details["admin_user"], details["admin_password"]
+    environment.parsed_options.dav_embedded_admin = (details["admin_user"], details["admin_password"])
 
 
 def ready(environment: Any, host: str, form: Mapping[str, str]) -> str:

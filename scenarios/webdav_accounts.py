@@ -31,8 +31,10 @@ logger = logging.getLogger(__name__)
 USERS = "/ocs/v2.php/cloud/users"
 OCS_HOME = "/remote.php/dav/files/{user}"
 DONE, NOT_THERE = (100, 200), (404, 998)
-PATIENCE_S = 60.0
+PATIENCE_S = 30.0
 DELETES_AT_ONCE = 10
+LOST_AFTER = 20
+"""Deletions without any answer after which the rest is left to the end of the run."""
 
 
 @dataclass(frozen=True)
@@ -59,7 +61,8 @@ class Settings:
 
     def session(self, auth: tuple[str, str], reported: EventHook | None = None) -> HttpSession:
         """A client of its own that keeps no cookies; its requests are in no figures unless ``reported`` is given."""
-        client = HttpSession(base_url=self.host, request_event=reported or EventHook(), user=None)
+        pool = urllib3.PoolManager(maxsize=64)  # one client makes and deletes many users at once
+        client = HttpSession(base_url=self.host, request_event=reported or EventHook(), user=None, pool_manager=pool)
         client.auth, client.verify = auth, self.verify
         without_cookies(client)
         if not self.verify:
@@ -89,13 +92,20 @@ def reason(response: Any) -> str:
     return f"{type(error).__name__}: {error.strerror}" if getattr(error, "strerror", None) else type(error).__name__
 
 
+def every_request(client: HttpSession) -> dict[str, Any]:
+    """What all requests have in common.
+
+    Redirects are not followed: a WebDAV server that redirects was given the wrong address. Whether the certificate
+    is checked is said each time, because a bundle of certificates in the environment overrules the client's word.
+    """
+    return {"catch_response": True, "allow_redirects": False, "verify": client.verify}
+
+
 @contextmanager
 def asking(client: HttpSession, method: str, url: str, name: str, ok: tuple[int, ...], **given: Any) -> Iterator[Any]:
-    """A request that fails, by kind, unless its status is in ``ok``; the block may look at the answer and fail it too.
-
-    Redirects are not followed: a WebDAV server that redirects was given the wrong address.
-    """
-    with client.request(method, url, name=name, catch_response=True, allow_redirects=False, **given) as response:
+    """A request that fails, by kind, unless its status is in ``ok``; the block may look at the answer and fail it."""
+    given = {**every_request(client), **given}
+    with client.request(method, url, name=name, **given) as response:
         if response.status_code in ok:
             response.success()
         else:
@@ -126,7 +136,8 @@ def ocs(client: HttpSession, method: str, name: str, path: str = "", gone: bool 
     """Ask the provisioning interface as the administrator; with ``gone`` a user who is not there is no failure."""
     headers = {"OCS-APIRequest": "true"}
     url = f"{USERS}{path}?format=json"
-    with client.request(method, url, name=name, catch_response=True, headers=headers, **given) as response:
+    given = {**every_request(client), "timeout": PATIENCE_S, "headers": headers, **given}
+    with client.request(method, url, name=name, **given) as response:
         told = Told.by(response)
         if told.code in DONE or (gone and told.code in NOT_THERE):
             response.success()
@@ -149,6 +160,7 @@ class Accounts:
         self._worker = worker
         self._making: dict[str, tuple[gevent.Greenlet, Account]] = {}
         self._deleting = BoundedSemaphore(DELETES_AT_ONCE)
+        self._unanswered = 0
 
     def reserve(self) -> Account:
         """The next account of this process; it is not on the server yet."""
@@ -196,27 +208,30 @@ class Accounts:
 
     def _give_back(self, making: gevent.Greenlet, account: Account) -> None:
         unsure = bool(making.get())
-        with self._deleting:
-            for pause in (0.5, 2.0, None):
+        for pause in (0.0, 0.5, 2.0):
+            gevent.sleep(pause)
+            with self._deleting:
+                if self._unanswered >= LOST_AFTER:
+                    break
                 there, gone = self._delete(account, unsure)
-                if gone:
-                    self.created += there and unsure  # it had been made, whatever the server said
-                    self.deleted += there
-                    return
-                if pause is not None:
-                    gevent.sleep(pause)
+            if gone:
+                self.created += there and unsure  # it had been made, whatever the server said
+                self.deleted += there
+                return
         logger.warning("%s is still on the server; it is looked for again when the run ends", account.name)
 
     def _delete(self, account: Account, unsure: bool) -> tuple[bool, bool]:
         """Whether there was something to delete, and whether it is gone now."""
         if self.settings.kind == "ocs":
-            told = ocs(self._admin, "DELETE", "user", f"/{quote(account.name)}", gone=unsure, timeout=PATIENCE_S)
+            told = ocs(self._admin, "DELETE", "user", f"/{quote(account.name)}", gone=unsure)
+            self._unanswered = 0 if told.code else self._unanswered + 1
             missing = (*NOT_THERE, 101) if unsure else NOT_THERE  # ownCloud says 101 where Nextcloud says 998
             return told.code in DONE, told.code in DONE or told.code in missing
         client = self.settings.session((account.user, account.password), self._events)
         ok = (200, 204, 404) if unsure else (200, 204)
         with asking(client, "DELETE", account.home, "folder", ok, timeout=PATIENCE_S) as response:
             status = response.status_code
+        self._unanswered = 0 if status else self._unanswered + 1
         client.close()
         return status in (200, 204), status in (200, 204, 404)
 

@@ -72,7 +72,7 @@ class Ledger:
 def left_behind(settings: Settings, beginning: str) -> list[Account]:
     """What is on the server under a name that begins so; OSError where it cannot be asked."""
     if settings.kind == "ocs":
-        told = ocs(settings.session(settings.admin), "GET", "search", params={"search": beginning}, timeout=PATIENCE_S)
+        told = ocs(settings.session(settings.admin), "GET", "search", params={"search": beginning})
         if told.code not in DONE:
             raise OSError(told.message)
         return [Account(user, user, "", "") for user in told.users if user.startswith(beginning)]
@@ -80,7 +80,13 @@ def left_behind(settings: Settings, beginning: str) -> list[Account]:
     for user, password in dict.fromkeys(settings.accounts):
         home = settings.home(user)
         with asking(
-            settings.session((user, password)), "PROPFIND", f"{home}/", "list", (207,), headers={"Depth": "1"}
+            settings.session((user, password)),
+            "PROPFIND",
+            f"{home}/",
+            "list",
+            (207,),
+            headers={"Depth": "1"},
+            timeout=PATIENCE_S,
         ) as response:
             if response.status_code != 207:
                 raise OSError(f"{home}/: {reason(response)}")
@@ -92,7 +98,7 @@ def left_behind(settings: Settings, beginning: str) -> list[Account]:
 def remove(settings: Settings, account: Account) -> bool:
     """Delete one leftover; whether it is gone."""
     if settings.kind == "ocs":
-        told = ocs(settings.session(settings.admin), "DELETE", "sweep", f"/{quote(account.name)}", timeout=PATIENCE_S)
+        told = ocs(settings.session(settings.admin), "DELETE", "sweep", f"/{quote(account.name)}")
         return told.code in (*DONE, *NOT_THERE)
     client = settings.session((account.user, account.password))
     with asking(client, "DELETE", account.home, "sweep", (200, 204, 404), timeout=PATIENCE_S) as response:

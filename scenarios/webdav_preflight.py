@@ -12,23 +12,27 @@ from typing import Any
 from urllib.parse import urlsplit
 
 from locust.env import Environment
-from webdav_accounts import DONE, Settings, asking, hrefs, ocs, reason
+from webdav_accounts import DONE, PATIENCE_S, Settings, asking, hrefs, ocs, reason
 
-WAIT_S = 30
+from locust_realism.runtime.embedded import OPTION as EMBEDDED
 
 
 class Refused(Exception):
     """The test cannot be; the message says why, in a sentence for the person at the keyboard."""
 
 
-def settings_of(environment: Environment) -> Settings:
+def settings_of(environment: Environment, host: str | None = None) -> Settings:
     """The settings that the master has found out and sent along, on any process of the run."""
     options: Any = environment.parsed_options
+    host = (environment.host if host is None else host) or ""
+    admin = (options.dav_admin_user or "", options.dav_admin_password or "")
+    if host == getattr(options, EMBEDDED, None):
+        admin = tuple(options.dav_embedded_admin)
     return Settings(
-        host=(environment.host or "").rstrip("/"),
+        host=host.rstrip("/"),
         kind=options.dav_kind,
         run=getattr(options, "dav_run", ""),
-        admin=(options.dav_admin_user or "", options.dav_admin_password or ""),
+        admin=admin,
         accounts=tuple((user, password) for user, password in options.dav_account_list),
         path=options.dav_path,
         verify=not options.dav_insecure,
@@ -46,10 +50,13 @@ def check(
                 _read(field, form[field], reader)
         _check_host(host)
         options.dav_account_list = given_accounts(options.dav_accounts, options.dav_user, options.dav_password)
-        options.dav_kind = "ocs" if options.dav_admin_user and options.dav_provisioning != "none" else "none"
-        settings = settings_of(environment)
-        settings = Settings(**{**vars(settings), "host": host.rstrip("/")})
-        if settings.kind == "ocs":
+        options.dav_kind = "none" if options.dav_provisioning == "none" else "ocs"
+        settings = settings_of(environment, host)
+        if not settings.admin[0]:
+            if options.dav_provisioning == "ocs":
+                raise Refused("--dav-provisioning ocs needs --dav-admin-user and --dav-admin-password.")
+            options.dav_kind = "none"
+        if options.dav_kind == "ocs":
             try:
                 _check_provisioning(settings)
             except NoProvisioning:
@@ -104,7 +111,7 @@ class NoProvisioning(Refused):
 def _check_provisioning(settings: Settings) -> None:
     """One question to the provisioning interface as the administrator."""
     admin, host = settings.admin[0], settings.host
-    told = ocs(settings.session(settings.admin), "GET", "preflight", params={"search": "lr-"}, timeout=WAIT_S)
+    told = ocs(settings.session(settings.admin), "GET", "preflight", params={"search": "lr-"})
     if told.code in DONE:
         return
     if told.code == 0:
@@ -120,6 +127,8 @@ def _check_provisioning(settings: Settings) -> None:
         raise Refused(f"{host} answers 429: it has locked this address out for a while, as after bad logins. Wait.")
     if told.code == -503:
         raise Refused(f"{host} answers 503: it is in maintenance mode, or overloaded.")
+    if -400 < told.code <= -300:
+        raise Refused(f"{host} sends its visitors elsewhere ({told.message}): give that address by --host.")
     if told.code == -400:
         raise Refused(f"{host} answers 400: it may not know itself by this host name (its list of trusted domains).")
     raise NoProvisioning(
@@ -138,11 +147,13 @@ def _check_accounts(settings: Settings, provisioning: str) -> None:
     user = settings.accounts[0][0]
     url = settings.home(user) + "/"
     client = settings.session(settings.accounts[0])
-    with asking(client, "PROPFIND", url, "preflight", (207,), headers={"Depth": "0"}, timeout=WAIT_S) as response:
+    with asking(client, "PROPFIND", url, "preflight", (207,), headers={"Depth": "0"}, timeout=PATIENCE_S) as response:
         status, why, document = response.status_code, reason(response), response.content
     where = settings.host + url
     if status == 0:
         raise Refused(_unreachable(settings.host, why))
+    if 300 <= status < 400:
+        raise Refused(f"{where} sends its visitors elsewhere ({why}): give that address by --host.")
     if status in (401, 403):
         raise Refused(f"{where} refuses {user!r} ({why}): check the given accounts.")
     if status != 207:

@@ -65,10 +65,11 @@ class Server:
 
 
 @contextmanager
-def webdav_server(*misbehave: str, accounts: tuple[str, ...] = ()) -> Iterator[Server]:
+def webdav_server(*misbehave: str, accounts: tuple[str, ...] = (), certificate: Path | None = None) -> Iterator[Server]:
     """The server in a process of its own, which ends with the block."""
     command = [sys.executable, str(SERVER), "--end-with-parent", "--admin-password", PASSWORD, "--pdf-size", "50000"]
     command += [f"--misbehave={switch}" for switch in misbehave] + [f"--account={account}" for account in accounts]
+    command += [f"--certificate={certificate}"] if certificate else []
     with subprocess.Popen(
         command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, env=environment()
     ) as process:

@@ -33,6 +33,7 @@ from misbehaviour import SWITCHES, Misbehaviour
 
 try:
     from cheroot import wsgi
+    from cheroot.ssl.builtin import BuiltinSSLAdapter
     from wsgidav.wsgidav_app import WsgiDAVApp
 except ImportError as missing:
     sys.exit(f"{missing}. The server needs WsgiDAV and cheroot: pip install '.[webdav]'")
@@ -226,6 +227,7 @@ def arguments() -> argparse.Namespace:
         help="password of the administrator (also by WEBDAV_ADMIN_PASSWORD; default: drawn, and printed)",
     )
     parser.add_argument("--account", action="append", default=[], metavar="USER:PASSWORD", help="a user from the start")
+    parser.add_argument("--certificate", help="serve TLS with the certificate and the key in this file")
     parser.add_argument("--pdf-size", type=int, default=1_000_000, help="bytes of the PDF (default: %(default)s)")
     parser.add_argument("--threads", type=int, default=30, help="requests served at once (default: %(default)s)")
     kinds = "; ".join(f"{name} ({usual}): {what}" for name, (usual, what) in SWITCHES.items())
@@ -252,9 +254,11 @@ def main() -> None:
             timeout=120,
             shutdown_timeout=0.2,
         )
+        if options.certificate:
+            server.ssl_adapter = BuiltinSSLAdapter(options.certificate, options.certificate)
         server.prepare()
         signal.signal(signal.SIGTERM, lambda *_: threading.Thread(target=server.stop).start())
-        url = f"http://{options.host}:{server.bind_addr[1]}"
+        url = f"http{'s' if options.certificate else ''}://{options.host}:{server.bind_addr[1]}"
         if options.end_with_parent:
             target_process.end_with_parent(server.stop)
         else:

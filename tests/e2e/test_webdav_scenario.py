@@ -5,7 +5,9 @@ from __future__ import annotations
 import json
 import os
 import re
+import shutil
 import signal
+import subprocess
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -332,13 +334,51 @@ def test_the_page_shows_no_secret_and_answers_a_start_that_cannot_be(tmp_path: P
             seen = (
                 start + there() + there("/stats/requests") + there("/stats/report") + there("/logs") + log.read_text()
             )
-            assert requests.post(f"{page}/stop", timeout=30).json()["success"]
-            assert server.users() == []
+            for _ in range(2):
+                assert requests.post(f"{page}/stop", timeout=30).json()["success"]
+                assert server.users() == []
+                again = requests.post(f"{page}/swarm", data={**form, "host": server.url}, timeout=10).json()
+                assert again["success"], "a second run in the same process"
+                eventually(lambda: len(server.users()) == 4)
             locust.terminate()
             locust.wait(20)
     assert PASSWORD not in seen
     assert "not-to-be-seen" not in seen
-    assert balance(log.read_text()) == (4, 4, 0)
+    assert BALANCE.findall(log.read_text()) == [("4", "4", "0")] * 3
+
+
+def test_the_users_of_a_worker_that_was_killed_are_found_at_the_end(tmp_path: Path) -> None:
+    log = tmp_path / "log"
+    with webdav_server() as server:
+        command = ("-f", SCENARIO, *QUICK, *two_workers(), "--host", server.url)
+        with started_locust(*command, cwd=tmp_path, env=AS_ADMIN, log=log) as locust:
+            eventually(lambda: len(server.users()) == 6)
+            psutil.Process(locust.pid).children()[0].kill()
+            time.sleep(1)
+            locust.terminate()
+            locust.wait(30)
+        assert server.users() == [], log.read_text()
+    _, deleted, swept = balance(log.read_text())
+    assert (deleted, swept) == (3, 3)
+
+
+def test_a_certificate_that_nobody_signed_needs_a_word(tmp_path: Path) -> None:
+    openssl = shutil.which("openssl")
+    if openssl is None and not os.environ.get("CI"):
+        pytest.skip("openssl is not installed")
+    assert openssl is not None, "openssl must be installed where the project is checked"
+    pem, key = tmp_path / "both.pem", tmp_path / "key.pem"
+    make = [openssl, "req", "-x509", "-newkey", "rsa:2048", "-nodes", "-days", "2", "-subj", "/CN=localhost"]
+    subprocess.run([*make, "-keyout", key, "-out", pem], check=True, capture_output=True)
+    pem.write_text(pem.read_text() + key.read_text())
+    with webdav_server(certificate=pem) as server:
+        refused = scenario(tmp_path, "-t", "20s", server=server)
+        accepted = scenario(tmp_path, "-t", "3s", "--dav-insecure", server=server)
+    assert refused.returncode == 1
+    assert "a certificate that nobody signed: --dav-insecure" in refused.stdout
+    assert accepted.returncode == 0, accepted.stdout
+    assert "InsecureRequestWarning" not in accepted.stdout
+    assert balance(accepted.stdout) == (6, 6, 0)
 
 
 @pytest.mark.skipif(APACHE is None and not os.environ.get("CI"), reason="apache2 is not installed")
