@@ -113,13 +113,18 @@ def window_counts(times_us: NDArray[Any], window_s: Sequence[float]) -> list[Int
         base *= 10
     bins = int(span // base)
     index = ((times_us - start) / base).astype(np.int64)
-    base_counts = np.bincount(index, minlength=bins + 1)[:bins]
+    base_counts = _counts_in_order(index, bins + 1)[:bins]
     counts = []
     for window in window_s:
         step = round(window * 1e6 / base)
         whole = bins // step if step and abs(step * base - window * 1e6) < 1 else 0
         counts.append(base_counts[: whole * step].reshape(whole, max(step, 1)).sum(axis=1))
     return counts
+
+
+def _counts_in_order(index: Int64, bins: int) -> Int64:
+    """How often each number occurs in an ascending array: one search instead of a count that keeps the lock."""
+    return np.diff(np.searchsorted(index, np.arange(bins + 1)))
 
 
 def poisson_band(windows: float) -> tuple[float, float]:

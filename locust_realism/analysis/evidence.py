@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 
 from locust_realism.analysis import dispersion as scale
 from locust_realism.analysis.intervals import coefficient_of_variation, group_table
+from locust_realism.analysis.percentiles import count_codes
 from locust_realism.analysis.settings import AnalysisSettings, WorkloadModel
 from locust_realism.analysis.steady_state import steady_state
 from locust_realism.analysis.users import UserTimes, task_starts, user_times
@@ -230,7 +231,7 @@ def worker_rows(log: LaunchLog, tick_us: int) -> list[Row]:
     independent launches: the scale below which the offsets of the clocks must lie.
     """
     rows: list[Row] = []
-    for worker in np.flatnonzero(np.bincount(log.worker, minlength=1)).tolist():
+    for worker in np.flatnonzero(count_codes(log.worker, int(log.worker.max(initial=0)) + 1)).tolist():
         launches = log.launch_us[log.worker == worker]
         times = _flat_times(launches, None, 0, tick_us)
         if len(times) < 3 or times[-1] <= times[0]:

@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from locust_realism.analysis.percentiles import order_by_group, sorted_percentiles
+from locust_realism.analysis.percentiles import count_codes, order_by_group, sorted_percentiles
 from locust_realism.analysis.settings import AnalysisSettings
 from locust_realism.recording.launches import MISSING, LaunchLog
 
@@ -89,7 +89,7 @@ def interval_row(launches: Int64, *, rule: str = "nearest_rank", last_response_u
 
 def busiest_labels(log: LaunchLog, limit: int) -> list[int]:
     """Codes of the labels that occur, at most ``limit`` and then the most frequent, in order of name and method."""
-    counts = np.bincount(log.label, minlength=len(log.labels))
+    counts = count_codes(log.label, len(log.labels))
     present = np.flatnonzero(counts)
     kept = sorted(present.tolist(), key=lambda code: -int(counts[code]))[:limit]
     return sorted(kept, key=lambda code: (log.labels[code].name, log.labels[code].method))

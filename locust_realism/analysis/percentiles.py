@@ -161,6 +161,24 @@ class Grouped(NamedTuple):
         return np.array(rows).reshape(len(rows), len(quantiles))
 
 
+def count_codes(
+    codes: NDArray[Any], groups: int, weights: NDArray[Any] | None = None, *, piece: int = 250_000
+) -> NDArray[Any]:
+    """numpy.bincount of codes in [0, groups), piece by piece, optionally the sum of ``weights`` for each code.
+
+    bincount keeps the interpreter's lock while it counts, 50 ms for 10 million rows; between pieces a running test
+    gets its turn.
+
+    >>> count_codes(np.array([0, 2, 2]), 4).tolist()
+    [1, 0, 2, 0]
+    """
+    total: NDArray[Any] = np.zeros(groups, dtype=np.int64 if weights is None else np.float64)
+    for start in range(0, len(codes), piece):
+        rows = slice(start, start + piece)
+        total += np.bincount(codes[rows], None if weights is None else weights[rows], minlength=groups)
+    return total
+
+
 def order_by_group(values: NDArray[Any], codes: NDArray[Any], groups: int) -> Grouped:
     """Order the values of every group in one sort; ``codes`` in [0, groups), shape (n,), any grouping.
 
@@ -174,7 +192,7 @@ def order_by_group(values: NDArray[Any], codes: NDArray[Any], groups: int) -> Gr
         raise ValueError(f"codes has {len(codes)} rows, expected {len(values)} as in values")
     if len(codes) and not 0 <= int(codes.min()) <= int(codes.max()) < groups:
         raise ValueError(f"codes are in [{codes.min()}, {codes.max()}], expected [0, {groups - 1}]")
-    bounds = np.concatenate(([0], np.cumsum(np.bincount(codes, minlength=groups)))).astype(np.int64)
+    bounds = np.concatenate(([0], np.cumsum(count_codes(codes, groups)))).astype(np.int64)
     if not len(values):
         return Grouped(values.copy(), bounds)
     if groups == 1:

@@ -12,6 +12,7 @@ from locust_realism.analysis.intervals import AGGREGATED, Row, busiest_labels, c
 from locust_realism.analysis.percentiles import (
     QUANTILES,
     Grouped,
+    count_codes,
     order_by_group,
     percentile_interval,
     sorted_percentiles,
@@ -60,7 +61,7 @@ def response_table(log: LaunchLog, settings: AnalysisSettings | None = None) -> 
     if not len(log):
         return []
     span = int(log.launch_us.max() - log.launch_us.min()) / 1e6
-    failures = np.bincount(log.label[log.failed], minlength=len(log.labels))
+    failures = count_codes(log.label[log.failed], len(log.labels))
 
     def row(label: str, method: str, ordered: NDArray[Any], failed: int) -> Row:
         head = {"label": label, "method": method, "n": len(ordered), "failures": failed}

@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from locust_realism.analysis.intervals import coefficient_of_variation
-from locust_realism.analysis.percentiles import QUANTILES, order_by_group, sorted_percentiles
+from locust_realism.analysis.percentiles import QUANTILES, count_codes, order_by_group, sorted_percentiles
 from locust_realism.analysis.responses import PERCENTILE_KEYS
 from locust_realism.analysis.settings import AnalysisSettings
 from locust_realism.recording.launches import LaunchLog
@@ -77,10 +77,10 @@ def level_rows(log: LaunchLog, settings: AnalysisSettings) -> list[Row]:
     code = np.where(known, (log.users - low) // width, -1)
     groups = int(code.max()) + 1
     follow = np.diff(log.launch_us)
-    at_level = np.bincount(code[:-1][known[:-1]], weights=follow[known[:-1]], minlength=groups) / 1e6
+    at_level = count_codes(code[:-1][known[:-1]], groups, follow[known[:-1]]) / 1e6
     grouped = order_by_group(log.response_us[known], code[known], groups)
-    users_sum = np.bincount(code[known], weights=log.users[known], minlength=groups)
-    failures = np.bincount(code[known & log.failed], minlength=groups)
+    users_sum = count_codes(code[known], groups, log.users[known])
+    failures = count_codes(code[known & log.failed], groups)
     same = (code[:-1] == code[1:]) & known[:-1]
     gaps = order_by_group(follow[same], code[:-1][same], groups)
     rows = []
