@@ -25,6 +25,7 @@ logger = logging.getLogger(__name__)
 
 _PACERS_KEY = "_realism_pacers"
 _OWN_BATCH = 64
+_JOINS_LATE_S = 60.0
 _WHEN, _WHO = 0, 1  # the launch times and the choice of users have streams of their own
 
 
@@ -126,6 +127,15 @@ class Pacer:
         seed = run_streams(self._environment).seed() if self._wait.seed is None else self._wait.seed
         return spawn(seed, max(0, self._planner.index), *key, name_key(self._wait.name))
 
+    def _start(self) -> float:
+        """Where a stream begins, in seconds of the run.
+
+        At its very start, so that the schedule does not depend on the moment at which the first user comes; but a
+        process that joins a long run has nothing to do with what was planned hours ago.
+        """
+        now = self._planner.elapsed()
+        return 0.0 if now < _JOINS_LATE_S else now
+
     def _next_launch(self, user: Any) -> float:
         raise NotImplementedError
 
@@ -151,7 +161,7 @@ class TotalPacer(Pacer):
 
     def _begin(self, profile: RateProfile) -> None:
         choices = batched_draws(uniform(0, 1), self._rng(0, _WHO))
-        self._queue = LaunchQueue(ArrivalStream(profile, self._rng(0, _WHEN)), choices)
+        self._queue = LaunchQueue(ArrivalStream(profile, self._rng(0, _WHEN), start=self._start()), choices)
         self.counts = self._queue.counts
         if self._greenlet is not None:
             self._greenlet.kill(block=False)
@@ -240,7 +250,8 @@ class UserPacer(Pacer):
         slot = run_streams(self._environment).slot(user)
         launches = self._slots.get(slot)
         if launches is None:
-            stream = ArrivalStream(self._profile, self._rng(slot, _WHEN), largest_batch=_OWN_BATCH)
+            rng = self._rng(slot, _WHEN)
+            stream = ArrivalStream(self._profile, rng, start=self._start(), largest_batch=_OWN_BATCH)
             launches = self._slots[slot] = OwnLaunches(stream, self.counts)
         if self._users.get(slot) != id(user):
             self._users[slot] = id(user)

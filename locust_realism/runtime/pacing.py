@@ -22,6 +22,7 @@ from typing import Any, Literal
 
 from locust.user.task import DefaultTaskSet
 
+from locust_realism.runtime.paced_totals import collect
 from locust_realism.runtime.pacers import pacer_of
 from locust_realism.runtime.plan import declare
 from locust_realism.runtime.randomness import connect
@@ -112,6 +113,7 @@ def paced(
     )
     declare(wait.name, lambda: wait.profile_at(datetime.now(UTC)).to_dict())
     connect()
+    collect()
     _wait_before_first_tasks()
     return wait
 

@@ -84,6 +84,9 @@ class _Segments:
         return self.times[i] + np.minimum(x, self.lengths[i]) + beyond + ahead
 
 
+_PAIRS_SHOWN = 8
+
+
 class _Piecewise(RateProfile):
     """What straight lines and steps share: they differ only in their segments."""
 
@@ -105,6 +108,13 @@ class _Piecewise(RateProfile):
     def _rate(self, t: Floats) -> Floats:
         return self._segments.rate(self._folded(t)[1] if self.repeat else t)
 
+    def _shown(self, name: str, pairs: tuple[tuple[float, float], ...], **more: object) -> str:
+        """A readable repr, also for a profile with a row a minute."""
+        first, last = pairs[0][0], pairs[-1][0]
+        what = repr(pairs) if len(pairs) <= _PAIRS_SHOWN else f"{len(pairs)} {name} from {first!r} to {last!r} s"
+        rest = "".join(f", {key}={value!r}" for key, value in more.items() if value not in (None, False))
+        return f"{type(self).__name__}({what}{rest})"
+
     def _from_first(self, t: Floats) -> Floats:
         if not self.repeat:
             return self._segments.integral(t)
@@ -125,7 +135,7 @@ class _Piecewise(RateProfile):
         return np.maximum(whole * length + self._segments.inverse(units - whole * total), 0.0)
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class PiecewiseLinearRate(_Piecewise):
     """Straight lines between points (time, rate), at least two, in order of time.
 
@@ -147,13 +157,16 @@ class PiecewiseLinearRate(_Piecewise):
         times, rates = _knots("points", [p[0] for p in points], [p[1] for p in points], 2)
         object.__setattr__(self, "points", tuple(zip(times.tolist(), rates.tolist(), strict=True)))
 
+    def __repr__(self) -> str:
+        return self._shown("points", self.points, repeat=self.repeat)
+
     @cached_property
     def _segments(self) -> _Segments:  # type: ignore[override]
         times, rates = np.array(self.points).T
         return _Segments(times[:-1], np.diff(times), rates[:-1], rates[1:], float(rates[0]), float(rates[-1]))
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class StepRate(_Piecewise):
     """Constant rates: ``steps`` are pairs (time, rate), each rate holding from its time to the next one's.
 
@@ -180,6 +193,9 @@ class StepRate(_Piecewise):
             if end <= times[-1]:
                 raise ValueError(f"end must be > {times[-1]!r}, the time of the last step, not {end!r}")
             object.__setattr__(self, "end", end)
+
+    def __repr__(self) -> str:
+        return self._shown("steps", self.steps, end=self.end, repeat=self.repeat)
 
     @cached_property
     def _segments(self) -> _Segments:  # type: ignore[override]

@@ -15,6 +15,7 @@ from locust import User, task
 from locust.env import Environment
 
 from locust_realism.runtime import plan as plan_module
+from locust_realism.runtime.paced_totals import _attach, paced_totals
 from locust_realism.runtime.pacers import paced_counts
 from locust_realism.runtime.pacing import PacedWait, diurnal_sine, paced
 from locust_realism.runtime.plan import ensure_plan
@@ -219,13 +220,25 @@ def test_without_a_plan_the_run_ends_and_says_why(
 
 def test_workers_share_the_rate_and_take_over_that_of_a_lost_one(monkeypatch: pytest.MonkeyPatch) -> None:
     Visitor = visitor(paced(ConstantRate(300)))
-    with cluster(monkeypatch, [Visitor], ensure_plan, workers=2) as machines:
+
+    def prepare(environment: Environment) -> None:
+        ensure_plan(environment)
+        _attach(environment)
+
+    with cluster(monkeypatch, [Visitor], prepare, workers=2) as machines:
         machines.start(users=40, spawn_rate=40)
         eventually(lambda: len(Visitor.launches) > 20)
         assert_rate(Visitor, 300)
+        assert len({planned for _, planned in Visitor.launches}) == len(Visitor.launches), "workers share no stream"
+        eventually(lambda: _launched(machines.master) >= len(Visitor.launches) - 100, because="workers report counts")
+        assert _launched(machines.master) <= len(Visitor.launches) + 40
         machines.kill(machines.workers[0])
         eventually(lambda: ensure_plan(machines.workers[0]).share() == 1.0)
         assert_rate(Visitor, 300)
+
+
+def _launched(environment: Environment) -> int:
+    return sum(counts.launched for counts in paced_totals(environment).values())
 
 
 def assert_rate(user_class: Any, rate: float) -> None:

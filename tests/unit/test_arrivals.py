@@ -59,27 +59,25 @@ def test_arrivals_are_poisson_with_the_rate_of_the_profile(profile: RateProfile)
 def closed_loop(profile: RateProfile, users: int, duration: float, exact: bool, rng: np.random.Generator) -> np.ndarray:
     """Launches of users that each wait for a share of the profile: by the hazard, or Exp(1/lambda(now))."""
     launches = []
-    for _ in range(users):
-        t, draws = 0.0, iter(rng.standard_exponential(100_000).tolist())
-        while t < duration:
-            if exact:
-                t = float(profile.inverse(profile.cumulative(t) + next(draws) * users))
-            else:
-                t += next(draws) * users / float(profile.rate(t))
-            launches.append(t)
-    times = np.sort(launches)
-    return times[times < duration]
+    t = np.zeros(users)
+    while len(t):
+        draw = rng.standard_exponential(len(t)) * users
+        t = profile.inverse(profile.cumulative(t) + draw) if exact else t + draw / profile.rate(t)
+        t = t[t < duration]
+        launches.append(t)
+    return np.sort(np.concatenate(launches))
 
 
 def test_the_exact_wait_holds_the_rate_and_the_naive_one_does_not() -> None:
     """Relative amplitude 0.9, a mean wait of a third of the period: the case that the naive method gets wrong."""
-    users, duration = 167, 1000.0  # 5/s among 167 users: 33.4 s each
-    exact = closed_loop(DAY, users, duration, True, np.random.default_rng(9))
-    naive = closed_loop(DAY, users, duration, False, np.random.default_rng(9))
-    expected = float(DAY.cumulative(duration))
-    assert looks_poisson(DAY, exact, duration)
-    assert not looks_poisson(DAY, naive, duration)
-    assert abs(len(naive) - expected) > 10 * math.sqrt(expected)
+    profile, users, duration = DAY.scale(40), 6667, 1000.0  # 200/s among 6,667 users: 33.3 s each
+    exact = closed_loop(profile, users, duration, True, np.random.default_rng(9))
+    naive = closed_loop(profile, users, duration, False, np.random.default_rng(9))
+    expected = float(profile.cumulative(duration))  # 200,000: one per cent is 4.5 standard errors
+    assert abs(len(exact) - expected) <= 0.01 * expected
+    assert looks_poisson(profile, exact, duration)
+    assert not looks_poisson(profile, naive, duration)
+    assert len(naive) < 0.7 * expected
 
 
 def test_total_within_one_per_cent_of_the_integral() -> None:

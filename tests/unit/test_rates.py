@@ -158,6 +158,13 @@ def test_a_pause_is_skipped() -> None:
     assert profile.inverse([9.5, 10, 10.5]).tolist() == [9.5, 10, 100.5]
 
 
+def test_profiles_print_themselves_readably() -> None:
+    assert repr(StepRate(((0, 1), (60, 2)), end=90)) == "StepRate(((0.0, 1.0), (60.0, 2.0)), end=90.0)"
+    minutes = PiecewiseLinearRate(tuple((60.0 * n, 1.0) for n in range(1441)), repeat=True)
+    assert repr(minutes) == "PiecewiseLinearRate(1441 points from 0.0 to 86400.0 s, repeat=True)"
+    assert repr(ConstantRate(1) / 2) == "ScaledRate(profile=ConstantRate(value=1.0), factor=0.5)"
+
+
 def test_compression_keeps_rates_and_shortens_time() -> None:
     hour = SineRate(1, 9, 86400, peak_at=43200).compressed(24)
     assert hour.rate(1800) == pytest.approx(9)
