@@ -115,10 +115,19 @@ def table_rows(summary: Mapping[str, Any], key: str) -> list[dict[str, Any]]:
         {
             **row,
             "p50_ms": row.get("p50_ms", row.get("median_ms")),
-            "who": f"{row.get('method') or ''} {row.get('label', '')}".strip(),
+            "who": _who(row.get("method") or "", row.get("label", "")),
         }
         for row in rows
     ]
+
+
+def _who(method: str, label: str) -> str:
+    """Method and name in one; a name that begins with its method says it once.
+
+    >>> _who("GET", "home"), _who("GET", "GET file"), _who("", "Aggregated")
+    ('GET home', 'GET file', 'Aggregated')
+    """
+    return label if label.startswith(f"{method} ") else f"{method} {label}".strip()
 
 
 def rule_text(summary: Mapping[str, Any]) -> str:
