@@ -29,6 +29,8 @@ from locust_realism.recording.launches import LaunchLog
 Floats = NDArray[np.float64]
 Row = dict[str, Any]
 
+MIN_LEVEL_S = 5.0
+"""Shortest level of a run: what passes while users are started says nothing about a number of users."""
 LITTLE_TOLERANCE = 0.10
 CPU_LIMIT, LATENESS_LIMIT_MS = 0.9, 100.0
 
@@ -41,6 +43,7 @@ def capacity(
     think_s: float | None = None,
     health: Mapping[str, Any] | None = None,
     max_levels: int = MAX_LEVELS,
+    min_level_s: float = 0.0,
     seed: int = 0,
 ) -> dict[str, Any]:
     """The capacity section of the summary: levels, Little's law, scalability law, knee and targets.
@@ -48,6 +51,7 @@ def capacity(
     - ``targets`` conditions that must hold, as thresholds are written: ``p95 < 400ms``, ``failures < 1%``
     - ``think_s`` the mean think time Z in seconds where the log has no user slots to measure it by
     - ``health`` figures of the generator: ``cpu_max`` (share of a core), ``lateness_p99_ms``, ``loop_lag_p99_ms``
+    - ``min_level_s`` seconds that a level must have lasted in all; shorter ones, as while users are started, are merged
     - ``seed`` of the bootstrap: the same log gives the same intervals
 
     Returns a JSON-able dict with ``levels`` (a row each: users, fewest, most, n, duration_s, rate, rate_error,
@@ -62,7 +66,7 @@ def capacity(
     """
     parsed = [parse_target(text) for text in targets]
     log = in_launch_order(log)
-    levels = split_levels(log, max_levels=max_levels)
+    levels = split_levels(log, max_levels=max_levels, min_seconds=min_level_s)
     errors = rate_errors(levels)
     think = think_times(log, levels) if think_s is None else [think_s] * len(levels)
     failed = log.failed
@@ -92,9 +96,9 @@ def capacity_section(
     users = log.users[log.users > 0]
     if not len(users) or int(users.min()) == int(users.max()):
         return None
-    found = capacity(log, rule=rule, health=health)
+    found = capacity(log, rule=rule, health=health, min_level_s=MIN_LEVEL_S)
     if think_s is not None and all(row["think_ms"] is None for row in found["levels"]):
-        found = capacity(log, rule=rule, health=health, think_s=think_s)
+        found = capacity(log, rule=rule, health=health, min_level_s=MIN_LEVEL_S, think_s=think_s)
     return found if len(found["levels"]) > 1 else None
 
 

@@ -9,7 +9,7 @@ import numpy as np
 
 from locust_realism.analysis.comparison import Side, difference_row
 from locust_realism.analysis.differences import Estimate, quantile_estimate
-from locust_realism.analysis.levels import level_edges, split_levels
+from locust_realism.analysis.levels import MIN_LAUNCHES, level_edges, split_levels
 from locust_realism.recording.launches import LaunchLog
 
 Row = dict[str, Any]
@@ -35,7 +35,7 @@ def compare_levels(sides: Sequence[Side], *, confidence: float = 0.95, rule: str
     total = np.zeros(max(map(len, counts)), dtype=np.int64)
     for each in counts:
         total[: len(each)] += each
-    edges = level_edges(total)
+    edges = level_edges(total / MIN_LAUNCHES)
     if len(edges) < 2:
         return []
     single = 1 - (1 - confidence) / (len(edges) * max(1, len(sides) - 1))

@@ -54,10 +54,12 @@ def split_levels(
     *,
     max_levels: int = MAX_LEVELS,
     min_launches: int = MIN_LAUNCHES,
+    min_seconds: float = 0.0,
     edges: Int64 | None = None,
 ) -> list[Level]:
     """The levels of a log in launch order, by growing number of users; empty where no users were recorded.
 
+    A level with fewer than ``min_launches``, or shorter than ``min_seconds``, is merged with its neighbour.
     ``edges`` gives the smallest number of users of each level instead of finding them (:func:`level_edges`).
 
     >>> log = LaunchLog.build(range(0, 100_000_000, 1_000_000), 1, users=[5] * 50 + [10] * 50)
@@ -70,7 +72,10 @@ def split_levels(
     if not known.any():
         return []
     if edges is None:
-        edges = level_edges(np.bincount(users[known]), max_levels=max_levels, min_launches=min_launches)
+        counts = np.bincount(users[known])
+        seconds = np.bincount(users[known], weights=gap_s[known])
+        enough = np.minimum(counts / min_launches, seconds / min_seconds if min_seconds > 0 else np.inf)
+        edges = level_edges(enough, max_levels=max_levels)
     level_of = np.where(known, np.searchsorted(edges, users, side="right") - 1, -1).astype(np.int16)
     order = np.argsort(level_of, kind="stable")
     starts = np.searchsorted(level_of[order], np.arange(len(edges) + 1))
@@ -79,7 +84,7 @@ def split_levels(
         rows = order[starts[index] : starts[index + 1]]
         gaps = gap_s[rows]
         duration = float(gaps.sum())
-        if len(rows) < min_launches or duration <= 0:
+        if len(rows) < min_launches or duration <= 0 or duration < min_seconds:
             continue
         at = users[rows]
         fewest, most = int(at.min()), int(at.max())
@@ -89,23 +94,23 @@ def split_levels(
     return levels
 
 
-def level_edges(counts: Int64, *, max_levels: int = MAX_LEVELS, min_launches: int = MIN_LAUNCHES) -> Int64:
-    """Smallest number of users of each level, from the launches ``counts[n]`` made while n users were running.
+def level_edges(enough: Floats, *, max_levels: int = MAX_LEVELS) -> Int64:
+    """Smallest number of users of each level, where ``enough[n]`` is the share of what a level needs that n users have.
 
-    Neighbours are merged until each level has its launches and there are few enough.
+    Neighbours are merged until each level has all that it needs and there are few enough.
 
-    >>> level_edges(np.array([0, 50, 3, 3, 40]), min_launches=24).tolist()
+    >>> level_edges(np.array([0, 50, 3, 3, 40]) / 24).tolist()
     [1, 2]
     """
-    present = np.flatnonzero(counts)
-    target = min_launches
+    present = np.flatnonzero(enough)
+    target = 1.0
     while True:
         edges, have = [], target
         for users in present.tolist():
             if have >= target:
                 edges.append(users)
-                have = 0
-            have += int(counts[users])
+                have = 0.0
+            have += float(enough[users])
         if len(edges) > 1 and have < target:
             edges.pop()
         if len(edges) <= max_levels:
@@ -165,22 +170,27 @@ def quantile_errors(values: NDArray[Any], quantile: Quantile, *, rule: str = "ne
 def think_times(log: LaunchLog, levels: list[Level]) -> list[float | None]:
     """Mean time in seconds between a user's response and that user's next launch, at each level.
 
-    ``log`` is in launch order. Users are told apart by worker and slot; None where no slots were recorded. This counts
-    all the time in which a user has no request under way, so that Z + R is the round trip of Little's law.
+    ``log`` is in launch order. Users are told apart by worker and slot. A pause counts where the number of users stayed
+    the same from its start to its end: a slot that was given back and taken again has no pause, but nobody in it. This
+    counts all the time in which a user has no request under way, so that Z + R is the round trip of Little's law. None
+    where no slots were recorded or less than 90 % of the pauses count, as where users come and go all the time.
     """
     think = np.full(len(log), np.nan)
     known = np.flatnonzero(log.slot >= 0)
     if len(known):
+        held = np.concatenate(([0], np.cumsum(np.diff(log.users) != 0)))
         user = log.worker[known].astype(np.int64) * (int(log.slot.max()) + 1) + log.slot[known]
         # A stable sort keeps each user's launches in launch order, in which the log is.
         order = known[np.argsort(user.astype(np.int32) if user.max() < 2**31 else user, kind="stable")]
         a, b = order[:-1], order[1:]
-        same = (log.slot[a] == log.slot[b]) & (log.worker[a] == log.worker[b])
+        same = (log.slot[a] == log.slot[b]) & (log.worker[a] == log.worker[b]) & (held[a] == held[b])
         pause = (log.launch_us[b] - log.launch_us[a] - log.response_us[a]) / 1e6
         think[a[same]] = pause[same]
     means: list[float | None] = []
     for level in levels:
         here = think[level.rows]
         here = here[np.isfinite(here)]
-        means.append(float(here.mean()) if len(here) >= len(level.rows) / 2 else None)
+        # Each user's last launch at a level has no next one there.
+        due = len(level.rows) - min(level.most, len(level.rows) // 2)
+        means.append(float(here.mean()) if len(here) >= 0.9 * due and len(here) else None)
     return means

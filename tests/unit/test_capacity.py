@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from locust_realism.analysis.capacity import capacity
+from locust_realism.analysis.capacity import capacity, capacity_section
 from locust_realism.analysis.knee import Knee, _FactorTable, find_knee
 from locust_realism.analysis.levels import level_edges, quantile_errors, rate_errors, split_levels
 from locust_realism.analysis.scaling import fit_usl, usl_rate
@@ -273,10 +273,33 @@ def test_the_error_of_a_percentile_is_its_spread_over_runs() -> None:
 def test_levels_merge_neighbours_until_each_has_its_launches() -> None:
     counts = np.zeros(101, dtype=np.int64)
     counts[1:] = 10
-    edges = level_edges(counts, min_launches=24, max_levels=100)
+    edges = level_edges(counts / 24, max_levels=100)
     sizes = np.diff([*edges, 101]) * 10
     assert sizes.min() >= 24
-    assert len(level_edges(counts, max_levels=8)) <= 8
+    assert len(level_edges(counts / 24, max_levels=8)) <= 8
+
+
+def test_a_ramp_of_seconds_is_not_a_level_for_each_user() -> None:
+    """A start of 50 users in 10 s, then 100 s with all of them: the moments of the ramp become two levels."""
+    users = np.concatenate([np.repeat(np.arange(1, 51), 40), np.full(20_000, 50)])
+    launch = np.concatenate([np.arange(2000) * 5_000, 10_000_000 + np.arange(20_000) * 5_000])
+    log = LaunchLog.build(launch, 1000, users=users)
+    assert len(split_levels(log)) > 20
+    levels = split_levels(log, min_seconds=5.0)
+    assert 2 <= len(levels) <= 3
+    assert all(level.duration_s >= 5 for level in levels)
+    assert capacity_section(log) == capacity(log, min_level_s=5.0)
+
+
+def test_slots_of_users_who_come_and_go_give_no_think_time() -> None:
+    """An open population: the time in which a slot is empty is nobody's think time, so Little's law is not judged."""
+    rng = np.random.default_rng(11)
+    launch = np.sort(rng.integers(0, 200_000_000, 8000))
+    users = 20 + np.cumsum(rng.integers(0, 2, 8000) * 2 - 1) % 7
+    log = LaunchLog.build(launch, 50_000, slot=rng.integers(0, 20, 8000), users=users)
+    found = capacity(log)
+    assert all(row["think_ms"] is None and row["little_ratio"] is None for row in found["levels"])
+    assert not any("Little" in warning for warning in found["warnings"])
 
 
 def test_isotonic_regression_is_the_nearest_growing_sequence() -> None:
