@@ -93,7 +93,7 @@ class Recorder:
         rows, labels, succeeded = self._rows, self._labels, self._succeeded
         extend, session_of, now = rows.extend, self._session_of, perf_counter
         add_label, add_success, add_failure, failed = self._label, self._success, self._failure, self._dropped
-        first_byte_of = first_byte_ms
+        measures = _measures_first_byte
 
         def on_request(
             request_type: str = "",
@@ -113,7 +113,11 @@ class Recorder:
                 if response is None:
                     status, first_byte = None, NAN
                 else:
-                    status, first_byte = getattr(response, "status_code", None), first_byte_of(response)
+                    status = getattr(response, "status_code", None)
+                    measured = measures.get(type(response))
+                    if measured is None:
+                        measured = measures_first_byte(type(response))
+                    first_byte = first_byte_ms(response) if measured else NAN
                 if exception is None:
                     outcome = succeeded.get(status)
                     if outcome is None:
@@ -229,20 +233,21 @@ def _status(status: Any) -> int:
     return int(status) if isinstance(status, int) and status > 0 else MISSING
 
 
-_knows_elapsed: dict[type, bool] = {}
+_measures_first_byte: dict[type, bool] = {}
+
+
+def measures_first_byte(kind: type) -> bool:
+    """Whether responses of a class tell the time to the first byte: those of ``requests`` do."""
+    return _measures_first_byte.setdefault(kind, any(base.__module__ == "requests.models" for base in kind.__mro__))
 
 
 def first_byte_ms(response: Any) -> float:
-    """Time to the first byte in milliseconds where the client knows it, else NaN.
+    """Time to the first byte of a ``requests.Response`` in milliseconds, NaN where unknown.
 
-    ``requests`` measures it as ``elapsed`` (send to headers read); after a redirect it is the last answer's alone, and
-    then it is not given.
+    It is measured as ``elapsed`` (send to headers read); after a redirect that is the last answer's alone, and then it
+    is not given.
     """
-    kind = type(response)
-    knows = _knows_elapsed.get(kind)
-    if knows is None:
-        knows = _knows_elapsed[kind] = any(base.__module__ == "requests.models" for base in kind.__mro__)
-    if not knows or response.history:
+    if response.history:
         return NAN
     seconds: float = response.elapsed.total_seconds()
     return seconds * 1e3 if seconds > 0 else NAN
