@@ -9,10 +9,11 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, TextIO
 
-from locust_realism.analysis.capacity import capacity
+from locust_realism.analysis.capacity import MIN_LEVEL_S, capacity
+from locust_realism.analysis.evidence import Facts
 from locust_realism.analysis.jsonable import to_json_safe
 from locust_realism.analysis.percentiles import RULES
-from locust_realism.analysis.settings import RATE_CONVENTIONS, AnalysisSettings
+from locust_realism.analysis.settings import KINDS, RATE_CONVENTIONS, AnalysisSettings, WorkloadModel
 from locust_realism.analysis.summary import summarize
 from locust_realism.analysis.thresholds import ThresholdResult, evaluate_thresholds
 from locust_realism.cli.base import (
@@ -35,8 +36,8 @@ from locust_realism.web.exports import summary_csv
 TABLES = ("launches", "percentiles", "groups")
 
 EPILOG = """\
-FILE is a recording of this extension (Parquet or CSV), a JMeter JTL or aggregate report (CSV), or a CSV of Locust's
-requests. Several files are parts of one run.
+FILE is a recording of this extension (a directory that a run has written, Parquet or CSV), a JMeter JTL or aggregate
+report (CSV), or a CSV of Locust's requests. Several files are parts of one run.
 
 The tables of Brady's talk come out of the files of the web-generator-toolkit with
   locust-realism analyze 1800_AggRpt.csv --skip 120 --duration 1200 --percentile-rule jmeter \\
@@ -70,6 +71,34 @@ def add_window_options(parser: argparse.ArgumentParser) -> None:
     )
 
 
+def add_workload_options(parser: argparse.ArgumentParser) -> None:
+    """What the test was meant to do, which no file knows: read by :func:`facts_of`."""
+    group = parser.add_argument_group("workload", "what was planned, where it is known; sharpens the verdict")
+    group.add_argument(
+        "--workload",
+        choices=KINDS[:2],
+        help="closed: a fixed pool of users, each waits for its answer; open: arrivals whatever the answers",
+    )
+    group.add_argument("--think-time", type=span, metavar="TIME", help="planned mean think time (1, 0.5s, 2m)")
+    group.add_argument(
+        "--think-cov", type=float, metavar="X", help="its CoV: 0 constant, .58 uniform from 0, 1 exponential"
+    )
+
+
+def facts_of(options: argparse.Namespace) -> Facts:
+    """The facts of the workload options; CommandError where they are out of bounds."""
+    try:
+        return Facts(
+            model=WorkloadModel(
+                kind=options.workload or "unknown",
+                think_time_s=options.think_time,
+                think_time_cov=options.think_cov,
+            )
+        )
+    except ValueError as error:
+        raise CommandError(str(error)) from None
+
+
 def settings_of(options: argparse.Namespace, **changes: Any) -> AnalysisSettings:
     """AnalysisSettings of the window options; CommandError where they are out of bounds."""
     rule = options.percentile_rule
@@ -93,6 +122,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
     """Options of ``analyze``."""
     parser.add_argument("files", nargs="+", type=Path, metavar="FILE")
     add_window_options(parser)
+    add_workload_options(parser)
     parser.add_argument(
         "--groups",
         type=integers,
@@ -117,19 +147,19 @@ def configure(parser: argparse.ArgumentParser) -> None:
 def run(options: argparse.Namespace) -> int:
     """Analyse, print, and judge the thresholds."""
     settings = settings_of(options, group_sizes=options.groups, charts=bool(options.html or options.format == "json"))
-    gate = given_thresholds(options)
+    gate, facts = given_thresholds(options), facts_of(options)
     progress = Progress()
     log = load(options.files, progress)
     source = {"files": [str(path) for path in options.files]}
     with progress.step("analysing"):
         try:
-            summary = summarize(log, settings=settings, source=source)
+            summary = summarize(log, settings=settings, facts=facts, source=source)
         except ValueError as error:
             raise CommandError(str(error)) from None
     if not summary["window"].get("n"):
         raise CommandError(summary["window"].get("sentence") or "no request lies in the window")
     if options.target:
-        add_targets(summary, log, settings, options.target, progress)
+        add_targets(summary, log, options, progress)
     if options.html:
         write_html(summary, options.html)
     results = evaluate_thresholds(gate, summary)
@@ -141,19 +171,23 @@ def run(options: argparse.Namespace) -> int:
     return int(any(result.failed for result in results))
 
 
-def add_targets(
-    summary: dict[str, Any], log: LaunchLog, settings: AnalysisSettings, targets: Sequence[str], progress: Progress
-) -> None:
+def add_targets(summary: dict[str, Any], log: LaunchLog, options: argparse.Namespace, progress: Progress) -> None:
     """Put the targets that were asked for into the summary's capacity."""
     window = summary["window"]
     part = log.take((log.launch_us >= window["start_us"]) & (log.launch_us <= window["end_us"]))
     try:
         with progress.step("capacity"):
-            found = capacity(part, targets=targets, rule=settings.percentile_rule)
+            found = capacity(
+                part,
+                targets=options.target,
+                rule=options.percentile_rule,
+                think_s=options.think_time,
+                min_level_s=MIN_LEVEL_S,
+            )
     except ValueError as error:
         raise CommandError(str(error)) from None
     if not found["levels"]:
-        raise CommandError("--target needs the number of users of each request, which these files do not have")
+        raise CommandError("--target needs levels of concurrency, but these files have no numbers of users")
     summary["capacity"] = to_json_safe(found)
 
 

@@ -110,17 +110,32 @@ def read_text(path: Path) -> str:
 
 
 def load(paths: Sequence[Path], progress: Progress) -> LaunchLog:
-    """The launches of one or several files as one log; several files are parts of one run."""
-    from locust_realism.recording.formats import read_launches
+    """The launches of one or several files as one log; several files are parts of one run.
 
-    logs = []
-    for path in paths:
-        with progress.step(f"reading {path.name}"):
+    What could not be used is told on standard error; a file that cannot be used at all is a CommandError.
+    """
+    from locust_realism.recording.formats import open_launches
+    from locust_realism.recording.merge import merge_recordings
+
+    if len(paths) > 1 and all(path.is_dir() for path in paths):
+        try:
+            with progress.step("reading recordings"):
+                files = [(", ".join(path.name for path in paths), merge_recordings(paths))]
+        except (OSError, ValueError) as error:
+            raise CommandError(f"cannot merge these recordings: {_reason(error)}") from None
+    else:
+        files = []
+        for path in paths:
             try:
-                logs.append(read_launches(path))
+                with progress.step(f"reading {path.name}"):
+                    files.append((path.name, open_launches(path)))
             except (OSError, ValueError) as error:
                 raise CommandError(f"cannot read {path}: {_reason(error)}") from None
-    log = logs[0] if len(logs) == 1 else LaunchLog.concat(logs)
+    for name, file in files:
+        complaint = file.complaint(name)
+        if complaint:
+            print(f"locust-realism: {clean(complaint)}", file=sys.stderr)
+    log = files[0][1].log if len(files) == 1 else LaunchLog.concat([file.log for _, file in files])
     if not len(log):
         raise CommandError(f"no request in {', '.join(map(str, paths))}")
     return log

@@ -11,6 +11,7 @@ from locust_realism.cli.export import write
 from locust_realism.recording.launches import LaunchLog
 
 EPILOG = """\
+Directories that a run's master and workers have written are put together as they belong, each launch once.
 With --workers each FILE is what one worker (or one JMeter engine) recorded: its launches get the file's position as
 their worker, so that user slots of different files are different users. The clocks of their machines must agree:
 offsets larger than a tenth of the mean time between launches hide bunches that the workers share.
@@ -34,6 +35,10 @@ def run(options: argparse.Namespace) -> int:
     if len({path.resolve() for path in options.files}) < len(options.files):
         raise CommandError("the same FILE is given twice: its requests would count twice")
     progress = Progress()
+    if all(path.is_dir() for path in options.files):
+        # Recordings know which worker wrote them, and the master's holds what the workers' hold too.
+        merged = load(options.files, progress).sorted_by_launch()
+        return write(merged, options.output, force=options.force, progress=progress)
     logs = [load([path], progress) for path in options.files]
     if options.workers:
         logs = [replace(log, worker=np.full(len(log), index, dtype=np.int32)) for index, log in enumerate(logs)]

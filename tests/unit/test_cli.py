@@ -10,6 +10,7 @@ import re
 import shlex
 import time
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -166,8 +167,9 @@ def test_thresholds_from_a_file(run: Run, tmp_path: Path) -> None:
         (("analyze", "run.csv", "--skip", "soon"), "must be a time span such as"),
         (("analyze", "run.csv", "--groups", "0,1"), "must be a number from 1 on"),
         (("analyze", "run.csv", "--fail-if", "p95 > 40"), "a unit is missing"),
-        (("analyze", "run.csv", "--target", "p95 < 1s"), "needs the number of users"),
+        (("analyze", "run.csv", "--target", "p95 < 1s"), "have no numbers of users"),
         (("analyze", "run.csv", "--sample", "0"), "sample_requests is 0"),
+        (("analyze", "run.csv", "--think-cov", "-1"), "think_time_cov is -1"),
         (("analyze", "run.csv", "-o", "no/such/file"), "cannot write no/such/file"),
         (("compare", "run.csv"), "expected a baseline and at least one other"),
         (("compare", "run.csv", "run.csv"), "two sides are called 'run'"),
@@ -243,6 +245,53 @@ def test_merge_keeps_workers_apart(run: Run, tmp_path: Path) -> None:
     assert np.bincount(merged.worker).tolist() == [400, 2000]
     assert (np.diff(merged.launch_us) >= 0).all()
     assert "do not overlap" not in err
+
+
+def recording(directory: Path, log: LaunchLog, **info: object) -> Path:
+    """A directory as a process of a run leaves it."""
+    directory.mkdir()
+    write_launches(log, directory / "launches.parquet")
+    (directory / "run.json").write_text(json.dumps(info))
+    return directory
+
+
+def test_directories_of_a_run_are_read_and_merged_each_launch_once(run: Run, tmp_path: Path) -> None:
+    log = read_launches(tmp_path / "run.csv")
+    half = np.arange(len(log)) % 2 == 0
+    log = replace(log, worker=half.astype(np.int32))
+    recording(tmp_path / "master", log.take(slice(0, 390)), role="master", workers={"a": 0, "b": 1})
+    for index, name in enumerate("ab"):
+        part = log.take(log.worker == index)
+        recording(tmp_path / name, part, role="worker", worker_index=index, client_id=name)
+    status, _, err = run("merge", "master", "a", "b", "-o", "all.parquet")
+    assert (status, "400 requests written" in err) == (0, True)
+    merged = read_launches(tmp_path / "all.parquet")
+    assert merged.launch_us.tolist() == sorted(log.launch_us.tolist())
+    _, out, _ = run("analyze", "a", "b", "--format", "json")
+    assert json.loads(out)["window"]["n"] == 400
+    (tmp_path / "void").mkdir()
+    status, _, err = run("analyze", "void")
+    assert status == 2
+    assert "is not a recording" in err
+
+
+def test_lines_that_could_not_be_used_are_told(run: Run, tmp_path: Path) -> None:
+    with (tmp_path / "run.csv").open("a") as stream:
+        stream.write("half a li\x1b[2Jne\n")
+    status, _, err = run("analyze", "run.csv")
+    assert status == 0
+    assert "run.csv: 1 row left out (line 401" in err
+    assert "\x1b" not in err
+
+
+def test_what_was_planned_sharpens_the_verdict(run: Run) -> None:
+    def think_check(*options: str) -> dict[str, object]:
+        _, out, _ = run("analyze", "slow.csv", "--format", "json", *options)
+        return next(check for check in json.loads(out)["verdict"]["checks"] if check["id"] == 8)
+
+    assert think_check("--workload", "closed", "--think-time", "20s")["status"] == "red"
+    assert think_check("--workload", "closed")["status"] != "red"
+    assert think_check()["status"] == "not enough data"
 
 
 def test_an_output_file_appears_whole_or_not_at_all(run: Run, tmp_path: Path) -> None:
