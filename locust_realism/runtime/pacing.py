@@ -20,7 +20,7 @@ from itertools import count
 from types import MethodType
 from typing import Any, Literal
 
-from locust.user.task import DefaultTaskSet
+from locust.user.task import DefaultTaskSet, TaskSet
 
 from locust_realism.runtime.paced_totals import collect
 from locust_realism.runtime.pacers import pacer_of
@@ -58,7 +58,7 @@ class PacedWait:
 
     def __call__(self, instance: Any) -> float:
         """Block until the launch of the next task; returns the extra wait in seconds that is still to come."""
-        user = getattr(instance, "user", instance)
+        user = instance.user if isinstance(instance, TaskSet) else instance
         planned = pacer_of(user.environment, self).wait(user)
         extra = 0.0 if self.extra_wait is None else self.extra_wait(user)
         session = session_of(user)

@@ -97,4 +97,6 @@ def use_source(source: Source | None) -> None:
 
 def stream(owner: Any, distribution: Distribution) -> Draw:
     """The draws of a distribution for a user, a TaskSet of a user, or None for nobody in particular."""
-    return _source(getattr(owner, "user", owner), distribution)
+    # A user has an environment; a TaskSet has a user. A user may well have a ``user`` too: its login, for example.
+    user = owner if hasattr(owner, "environment") else getattr(owner, "user", owner)
+    return _source(user, distribution)

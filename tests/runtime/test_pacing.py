@@ -11,7 +11,7 @@ from typing import Any
 
 import gevent
 import pytest
-from locust import User, task
+from locust import TaskSet, User, task
 from locust.env import Environment
 
 from locust_realism.runtime import plan as plan_module
@@ -124,6 +124,31 @@ def test_think_times_of_a_slot_are_repeated_by_the_seed() -> None:
     assert waits(3) == first
     assert waits(4) != first
     assert len({wait for slot in first.values() for wait in slot}) == 25
+
+
+def test_a_task_set_may_have_the_wait_and_a_user_a_login_called_user() -> None:
+    class Visitor(User):
+        launches = 0
+
+        @task
+        class Browsing(TaskSet):
+            wait_time = paced(ConstantRate(200), extra_wait=exponential(0.01))
+
+            @task
+            def visit(self) -> None:
+                self.user.launches += 1
+
+        def on_start(self) -> None:
+            self.user = "alice"
+
+    class Direct(Visitor):
+        tasks = [lambda user: None]  # noqa: RUF012
+        wait_time = paced(ConstantRate(200), extra_wait=exponential(0.01))
+
+    for user_class in (Visitor, Direct):
+        with running(user_class, 5) as environment:
+            name = eventually(lambda env=environment: [n for n, c in paced_counts(env).items() if c.launched > 20])
+            assert len(name) == 1
 
 
 def test_too_few_users_are_late_missed_and_said(caplog: pytest.LogCaptureFixture) -> None:

@@ -223,6 +223,12 @@ def test_the_subclass_and_a_second_name_keep_their_own_wait() -> None:
     assert user.wait_time() == 2
 
 
+def test_a_login_called_user_is_no_user() -> None:
+    visitor = user_class(exponential(2))()
+    visitor.user = "alice"
+    assert visitor.wait_time() > 0
+
+
 def test_a_seed_repeats_the_waits_of_each_user_and_worker() -> None:
     def waits(worker: int, count: int = 3) -> list[list[float]]:
         streams.use_source(None)
