@@ -12,6 +12,7 @@ import { isDark, themeOf } from "./theme.js";
 const HOME = new URL("../", import.meta.url);
 const FAST_MS = 2000;
 const SLOW_MS = 5000;
+const SOON_MS = 600;
 
 /** @type {Promise<any> | null} */
 let library = null;
@@ -56,6 +57,7 @@ function start() {
   let active = null;
   let timer = 0;
   let pollNumber = 0;
+  let soon = false;
 
   function activeTitle() {
     return page?.querySelector('[role="tab"][aria-selected="true"]')?.textContent?.trim() ?? null;
@@ -112,7 +114,10 @@ function start() {
       }
       sayAge(answer.data);
     }
-    timer = window.setTimeout(poll, answer.problem || isOver(answer.data) ? SLOW_MS : FAST_MS);
+    const over = answer.problem || isOver(answer.data);
+    // The server answers with its last figures and computes newer ones: fetch those soon, but only once.
+    soon = !over && !soon && (answer.data.summary?.age_s ?? 0) > 1;
+    timer = window.setTimeout(poll, over ? SLOW_MS : soon ? SOON_MS : FAST_MS);
   }
 
   function tell(/** @type {string | null} */ problem) {
