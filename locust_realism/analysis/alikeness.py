@@ -10,6 +10,7 @@ from typing import Any
 
 import numpy as np
 
+from locust_realism.analysis.levels import shown
 from locust_realism.recording.launches import Label, LaunchLog
 
 MIX_WARN, MIX_REFUSE = 0.05, 0.25
@@ -49,11 +50,15 @@ def loads_alike(
         apart = _apart(users_a, users_b)
         same_users = apart <= USERS_WARN
         _judge(
-            found, apart, USERS_WARN, USERS_REFUSE, f"The users differ: {users_a:.4g} against {users_b:.4g} on average."
+            found,
+            apart,
+            USERS_WARN,
+            USERS_REFUSE,
+            f"The users differ: {shown(users_a)} against {shown(users_b)} on average.",
         )
     rate_a, rate_b = _rate(a), _rate(b)
     if rate_a and rate_b:
-        text = f"The request rates differ: {rate_a:.4g}/s against {rate_b:.4g}/s"
+        text = f"The request rates differ: {shown(rate_a)}/s against {shown(rate_b)}/s"
         text += ", with the same users: the slower side slows its own load." if same_users else "."
         _judge(found, _apart(rate_a, rate_b), RATE_WARN, math.inf if same_users else RATE_REFUSE, text)
     mix_a, mix_b = _mix(a), _mix(b)

@@ -18,6 +18,7 @@ from locust_realism.analysis.levels import (
     MAX_LEVELS,
     Level,
     rate_errors,
+    shown,
     split_levels,
     think_times,
 )
@@ -142,8 +143,8 @@ def _warnings(rows: Sequence[Row], health: Mapping[str, Any] | None) -> list[str
     if off:
         worst = max(off, key=lambda row: abs(row["little_ratio"] - 1))
         said.append(
-            f"Little's law does not hold at {len(off)} of {len(rows)} levels: at {worst['users']:.4g} users "
-            f"X (R + Z) is {worst['little_users']:.4g}. Users were idle, or the level was not in steady state."
+            f"Little's law does not hold at {len(off)} of {len(rows)} levels: at {shown(worst['users'])} users "
+            f"X (R + Z) is {shown(worst['little_users'])}. Users were idle, or the level was not in steady state."
         )
     return said
 
@@ -187,20 +188,20 @@ def _explanation(rows: Sequence[Row], knee: Row | None, targets: Sequence[Row]) 
     if not rows:
         return "The number of users was not recorded, so nothing can be said about capacity."
     first, last = rows[0]["users"], rows[-1]["users"]
-    said = [f"Measured from {first:.4g} to {last:.4g} concurrent users."]
+    said = [f"Measured from {shown(first)} to {shown(last)} concurrent users."]
     if knee and knee["where"] == "measured":
-        low = f"{knee['low']:.3g}" if knee["low"] is not None else f"fewer than {first:.4g}"
-        high = f"{knee['high']:.3g}" if knee["high"] is not None else "more than were measured"
+        low = f"{shown(knee['low'])}" if knee["low"] is not None else f"fewer than {shown(first)}"
+        high = f"{shown(knee['high'])}" if knee["high"] is not None else "more than were measured"
         said.append(
-            f"The system scales up to about {knee['users']:.3g} users (95 % interval {low} to {high}), where "
-            f"throughput levels off at {knee['rate_max']:.4g} requests/s; more users only wait longer."
+            f"The system scales up to about {shown(knee['users'])} users (95 % interval {low} to {high}), where "
+            f"throughput levels off at {shown(knee['rate_max'])} requests/s; more users only wait longer."
         )
     elif knee and knee["where"] == "beyond":
-        said.append(f"Throughput still grows at {last:.4g} users: the knee was not reached, go on with more users.")
+        said.append(f"Throughput still grows at {shown(last)} users: the knee was not reached, go on with more users.")
     elif knee:
         said.append(
-            f"Throughput does not grow with the users, not even from {first:.4g} on: the knee lies below, or the load "
-            "does not depend on the number of users. Measure with fewer."
+            f"Throughput does not grow with the users, not even from {shown(first)} on: the knee lies below, or the "
+            "load does not depend on the number of users. Measure with fewer."
         )
     said += [target_sentence(target, last) for target in targets]
     return " ".join(said)

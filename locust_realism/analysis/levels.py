@@ -118,6 +118,15 @@ def level_edges(enough: Floats, *, max_levels: int = MAX_LEVELS) -> Int64:
         target *= 2
 
 
+def shown(value: float) -> str:
+    """A number in a sentence: three figures, whole from 100 on, with thousands separators.
+
+    >>> shown(1.499), shown(15.04), shown(1234.5)
+    ('1.5', '15', '1,234')
+    """
+    return f"{value:,.0f}" if abs(value) >= 100 else f"{value:.3g}"
+
+
 def rate_errors(levels: list[Level]) -> Floats:
     """Standard error of each level's rate, shape (levels,), from batches of consecutive launches.
 

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from locust_realism.analysis.levels import Level, batch_count, quantile_errors
+from locust_realism.analysis.levels import Level, batch_count, quantile_errors, shown
 from locust_realism.analysis.thresholds import METRICS, Threshold, parse_threshold
 from locust_realism.recording.launches import LaunchLog
 
@@ -126,11 +126,13 @@ def isotonic(values: Floats) -> Floats:
 def target_sentence(target: Row, last: float) -> str:
     """What became of a target, as a sentence; ``last`` is the largest measured number of users."""
     if target["status"] == "measured":
-        low = f"{target['low']:.3g}" if target["low"] is not None else "fewer than were measured"
-        high = f"{target['high']:.3g}" if target["high"] is not None else "more than were measured"
-        return f"{target['target']} holds up to about {target['users']:.3g} users (95 % interval {low} to {high})."
+        low = f"{shown(target['low'])}" if target["low"] is not None else "fewer than were measured"
+        high = f"{shown(target['high'])}" if target["high"] is not None else "more than were measured"
+        return f"{target['target']} holds up to about {shown(target['users'])} users (95 % interval {low} to {high})."
     if target["status"] == "met by all":
-        return f"{target['target']} holds at all measured levels, up to {last:.4g} users; beyond that it is not known."
+        return (
+            f"{target['target']} holds at all measured levels, up to {shown(last)} users; beyond that it is not known."
+        )
     if target["status"] == "met by none":
         return f"{target['target']} holds at none of the measured levels."
     return f"{target['target']}: too few requests at every level."

@@ -270,4 +270,12 @@ def capacity_lines(summary: Mapping[str, Any], *, color: bool, width: int) -> li
     for warning in found.get("warnings") or []:
         lines += [paint(line, "amber", color=color) for line in wrap(clean(warning), width, indent="  ")]
     lines += wrap(clean(found.get("explanation") or ""), width, indent="  ")
+    if usl := found.get("usl"):
+        peak = usl.get("peak_users")
+        text = (
+            f"Universal scalability law: contention alpha {usl['alpha']:.3g}, coherency beta {usl['beta']:.3g}, "
+            f"one user {usl['gamma']:.3g}/s; "
+            + (f"its peak is at {peak:,.0f} users." if peak is not None else "no peak within what was measured.")
+        )
+        lines += [paint(line, "dim", color=color) for line in wrap(text, width, indent="  ")]
     return [*lines, *table(LEVEL_COLUMNS, rows, width=width, color=color)]

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from locust_realism.report.console import render_summary
+from locust_realism.report.console import capacity_lines, group_lines, render_summary
 from locust_realism.report.text import Column, clean, display_width, fit, table, wants_color, wants_unicode, wrap
 
 HOSTILE = "\x1b[31mred\x1b[0m\r\n\tfile\u202egpj.exe \x9b2J\u2028 日本語 <script>alert(1)</script> =cmd()"
@@ -161,3 +161,34 @@ def test_wrapping_keeps_every_word() -> None:
     lines = wrap(text, 12, indent="  ")
     assert " ".join(line.strip() for line in lines) == text
     assert max(map(len, lines)) <= 12
+
+
+def test_capacity_is_told_with_its_warnings_before_its_table() -> None:
+    level = {
+        "users": 20.0,
+        "n": 1000,
+        "failures": 0,
+        "rate": 12.5,
+        "mean_ms": 200.0,
+        "p95_ms": 400.5,
+        "little_users": 19.8,
+    }
+    found = {
+        "levels": [level],
+        "warnings": ["The generator was the limit \x1b[2J"],
+        "explanation": "Measured at 20 users.",
+        "usl": {"alpha": 0.03, "beta": 0.0008, "gamma": 20.0, "peak_users": None},
+    }
+    lines = capacity_lines({"capacity": found}, color=False, width=120)
+    assert lines[2] == "  The generator was the limit \\x1b[2J"
+    assert lines[3] == "  Measured at 20 users."
+    assert "alpha 0.03" in lines[4]
+    assert "no peak within what was measured" in lines[4]
+    assert {"20.0", "12.50", "400", "19.8"} <= set(lines[6].split())
+    assert capacity_lines({"capacity": None}, color=False, width=100) == []
+
+
+def test_groups_of_users_are_a_table() -> None:
+    row = {"users": 200, "n": 38072, "rate": 31.73, "mean_ms": 31.52, "sdev_ms": 31.59, "cov": 1.002}
+    lines = group_lines({"groups": [row]}, color=False, width=100)
+    assert lines[-1].split() == ["200", "38,072", "31.73", "31.52", "31.59", "1.00"]
