@@ -337,3 +337,12 @@ def test_starts_of_users_outside_the_analysed_part_do_not_count():
     found = collect(log, AnalysisSettings(), replace(facts, user_starts_us=early))
     assert found.starts <= len(facts.user_starts_us)
     assert abs(found.starts_cov - 1) < 4 / math.sqrt(found.starts)
+
+
+def test_checks_causes_and_calibrated_kinds_are_in_the_documents():
+    text = (SCRIPT.parents[1] / "docs" / "verdict.md").read_text(encoding="utf-8")
+    for number, name, _ in CHECKS:
+        assert f"| {number} | {name}" in text
+    assert {cause.name for cause in CAUSES if cause.name not in text} == set()
+    for case in calibration.CASES:
+        assert f"| {case.simulate.__doc__.strip().rstrip('.')} |" in text, "run benchmarks/calibrate_verdict.py again"
