@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from hashlib import sha1
 from pathlib import Path
 
-import requests
+from webdav_support import ask
 
 from support import eventually, free_port
 
@@ -84,6 +84,6 @@ def running_apache(root: Path) -> Iterator[Apache]:
 
 def _answers(url: str) -> bool:
     try:
-        return requests.get(f"{url}/dav/", timeout=2).status_code == 401
-    except requests.ConnectionError:
+        return ask("GET", f"{url}/dav/", timeout=2).status == 401
+    except OSError:
         return False

@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
+import base64
+import http.client
 import json
 import subprocess
 import sys
-from collections.abc import Iterator
+import time
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
-
-import requests
+from urllib.parse import quote, urlencode, urlsplit
 
 from support import SCENARIOS, environment
 
@@ -19,6 +21,52 @@ SERVER = SCENARIOS / "targets" / "webdav_server.py"
 FILES = "/remote.php/dav/files"
 PDF = "ownCloud%20Manual.pdf"
 ADMIN, PASSWORD = "admin", "the-admins-own"
+
+
+@dataclass(frozen=True)
+class Answer:
+    """What a server answered, and after how many seconds."""
+
+    status: int
+    headers: Mapping[str, str]
+    body: bytes
+    seconds: float
+
+    @property
+    def text(self) -> str:
+        return self.body.decode()
+
+    @property
+    def document(self) -> Any:
+        return json.loads(self.body)
+
+
+def ask(
+    method: str,
+    url: str,
+    *,
+    auth: tuple[str, str] | None = None,
+    headers: Mapping[str, str] | None = None,
+    data: bytes | Iterable[bytes] | Mapping[str, object] | None = None,
+    timeout: float = 30,
+) -> Answer:
+    """One request by the standard library: ``requests`` must not be imported before Locust, which patches ``ssl``."""
+    where = urlsplit(url)
+    sent = dict(headers or {})
+    if auth:
+        sent["Authorization"] = "Basic " + base64.b64encode(":".join(auth).encode()).decode()
+    if isinstance(data, Mapping):
+        sent["Content-Type"] = "application/x-www-form-urlencoded"
+        data = urlencode(data).encode()
+    began = time.perf_counter()
+    connection = http.client.HTTPConnection(where.hostname or "", where.port, timeout=timeout)
+    try:
+        connection.request(method, quote(url.partition(where.netloc)[2] or "/", safe="/?&=%"), data, sent)
+        response = connection.getresponse()
+        body = response.read()
+    finally:
+        connection.close()
+    return Answer(response.status, dict(response.headers.items()), body, time.perf_counter() - began)
 
 
 @dataclass(frozen=True)
@@ -37,18 +85,20 @@ class Server:
         version: int = 2,
         auth: tuple[str, str] = (ADMIN, PASSWORD),
         headers: dict[str, str] | None = None,
-        **given: Any,
-    ) -> requests.Response:
+        params: Mapping[str, object] | None = None,
+        data: Mapping[str, object] | None = None,
+    ) -> Answer:
         """Ask the provisioning interface; the header that it wants is sent unless ``headers`` are given."""
-        url = f"{self.url}/ocs/v{version}.php/cloud/users{path}"
-        sent = {"OCS-APIRequest": "true"} if headers is None else headers
-        params = {"format": "json", **given.pop("params", {})}
-        return requests.request(method, url, auth=auth, headers=sent, params=params, timeout=10, **given)
+        query = urlencode({"format": "json", **(params or {})})
+        url = f"{self.url}/ocs/v{version}.php/cloud/users{path}?{query}"
+        return ask(
+            method, url, auth=auth, headers={"OCS-APIRequest": "true"} if headers is None else headers, data=data
+        )
 
     def code(self, method: str, path: str = "", **given: Any) -> tuple[int, int]:
         """Status and code of an answer."""
-        response = self.ocs(method, path, **given)
-        return response.status_code, response.json()["ocs"]["meta"]["statuscode"]
+        answer = self.ocs(method, path, **given)
+        return answer.status, answer.document["ocs"]["meta"]["statuscode"]
 
     def create(self, user: str, password: str, **given: Any) -> tuple[int, int]:
         """Make a user; status and code."""
@@ -56,12 +106,12 @@ class Server:
 
     def users(self, search: str = "") -> list[str]:
         """The users there are, without the administrator."""
-        found = self.ocs("GET", params={"search": search}).json()["ocs"]["data"]
+        found = self.ocs("GET", params={"search": search}).document["ocs"]["data"]
         return [user for user in (found["users"] if found else []) if user != ADMIN]
 
-    def dav(self, method: str, path: str, auth: tuple[str, str], **given: Any) -> requests.Response:
+    def dav(self, method: str, path: str, auth: tuple[str, str], **given: Any) -> Answer:
         """A request for a user's file."""
-        return requests.request(method, f"{self.url}{FILES}/{path}", auth=auth, timeout=10, **given)
+        return ask(method, f"{self.url}{FILES}/{path}", auth=auth, **given)
 
 
 @contextmanager

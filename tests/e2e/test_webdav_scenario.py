@@ -16,9 +16,8 @@ from typing import Any
 import apache_support
 import psutil
 import pytest
-import requests
 from apache_support import APACHE
-from webdav_support import ADMIN, PASSWORD, Server, webdav_server
+from webdav_support import ADMIN, PASSWORD, Server, ask, webdav_server
 
 from support import SCENARIOS, eventually, free_port, run_locust, started_locust
 
@@ -80,8 +79,8 @@ def test_with_no_arguments_a_server_starts_and_ends_with_the_run(tmp_path: Path)
     url, process = embedded_server(result.stdout)
     assert "not for measuring a server" in result.stdout
     assert not psutil.pid_exists(process)
-    with pytest.raises(requests.ConnectionError):
-        requests.get(url, timeout=2)
+    with pytest.raises(ConnectionRefusedError):
+        ask("GET", url)
     done = rows(tmp_path)
     assert set(done) == {
         "POST user (create)", "HEAD file (first login)", "GET file", "PUT file", "DELETE user", "Aggregated"
@@ -309,8 +308,8 @@ def test_the_page_shows_no_secret_and_answers_a_start_that_cannot_be(tmp_path: P
 
     def there(path: str = "/") -> str:
         try:
-            return requests.get(page + path, timeout=5).text
-        except requests.ConnectionError:
+            return ask("GET", page + path).text
+        except OSError:
             return ""
 
     with webdav_server() as server:
@@ -325,19 +324,19 @@ def test_the_page_shows_no_secret_and_answers_a_start_that_cannot_be(tmp_path: P
                 ({"host": server.url, "think_time": "-1"}, "think time"),
                 ({"host": server.url, "dav_weights": "fly=1"}, "fly=1"),
             ]:
-                answer = requests.post(f"{page}/swarm", data={**form, **wrong}, timeout=10).json()
+                answer = ask("POST", f"{page}/swarm", data={**form, **wrong}).document
                 assert answer["success"] is False
                 assert message in answer["message"]
             assert server.users() == []
-            assert requests.post(f"{page}/swarm", data={**form, "host": server.url}, timeout=10).json()["success"]
+            assert ask("POST", f"{page}/swarm", data={**form, "host": server.url}).document["success"]
             eventually(lambda: len(server.users()) == 4)
             seen = (
                 start + there() + there("/stats/requests") + there("/stats/report") + there("/logs") + log.read_text()
             )
             for _ in range(2):
-                assert requests.post(f"{page}/stop", timeout=30).json()["success"]
+                assert ask("POST", f"{page}/stop").document["success"]
                 assert server.users() == []
-                again = requests.post(f"{page}/swarm", data={**form, "host": server.url}, timeout=10).json()
+                again = ask("POST", f"{page}/swarm", data={**form, "host": server.url}).document
                 assert again["success"], "a second run in the same process"
                 eventually(lambda: len(server.users()) == 4)
             locust.terminate()
