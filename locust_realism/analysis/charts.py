@@ -7,7 +7,7 @@ bounded, whatever the length of the run: at most ``MAX_BINS`` points over time a
 from __future__ import annotations
 
 import math
-from typing import Any
+from typing import Any, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
@@ -31,13 +31,20 @@ Floats = NDArray[np.float64]
 Int64 = NDArray[np.int64]
 
 
-def chart_data(log: LaunchLog, *, origin_us: int | None = None) -> dict[str, Any]:
+class Planned(Protocol):
+    """A planned rate: its cumulative rate Lambda(t), t in seconds since the start of the run."""
+
+    def cumulative(self, t: Any, /) -> Any:
+        """Expected number of launches from 0 to t."""
+
+
+def chart_data(log: LaunchLog, *, origin_us: int | None = None, planned: Planned | None = None) -> dict[str, Any]:
     """Curves of a log: over time, inter-launch times, response times.
 
     ``origin_us`` is the start of the run in epoch microseconds, zero of ``over_time.t_s`` (the first launch when not
-    given, so that a window's curve can keep the run's axis). Returns a JSON-able dict with keys ``origin_us``,
-    ``over_time``, ``interlaunch`` and ``response`` (lists of one dict a name, Aggregated first) and
-    ``names_left_out``, the number of names beyond ``MAX_LABELS``.
+    given, so that a window's curve can keep the run's axis); ``planned`` adds ``over_time.planned_rate``. Returns a
+    JSON-able dict with keys ``origin_us``, ``over_time``, ``as_locust``, ``interlaunch`` and ``response`` (lists of one
+    dict a name, Aggregated first) and ``names_left_out``, the number of names beyond ``MAX_LABELS``.
 
     >>> log = LaunchLog.build(launch_us=[0, 1_000_000, 3_000_000], response_us=[2000, 4000, 9000], names="home")
     >>> curves = chart_data(log)
@@ -53,20 +60,25 @@ def chart_data(log: LaunchLog, *, origin_us: int | None = None) -> dict[str, Any
             "response": [],
             "names_left_out": 0,
         }
-    ordered = log.take(np.argsort(log.launch_us, kind="stable"))
+    in_order = bool((np.diff(log.launch_us) >= 0).all())
+    ordered = log if in_order else log.take(np.argsort(log.launch_us, kind="stable"))
     origin = int(ordered.launch_us[0]) if origin_us is None else origin_us
     pieces, left_out = _by_label(ordered)
-    return {
+    curves: dict[str, Any] = {
         "origin_us": origin,
-        "over_time": over_time(ordered, origin_us=origin),
-        "as_locust": [who | as_locust_shows(ordered.response_us[rows]) for who, rows in pieces],
-        "interlaunch": [who | gap_histogram(ordered.launch_us[rows]) for who, rows in pieces],
-        "response": [who | response_curves(ordered.response_us[rows]) for who, rows in pieces],
+        "over_time": over_time(ordered, origin_us=origin, planned=planned),
         "names_left_out": left_out,
     }
+    keys: dict[str, list[dict[str, Any]]] = {"as_locust": [], "interlaunch": [], "response": []}
+    for who, rows in pieces:
+        times = np.sort(ordered.response_us[rows])
+        keys["as_locust"].append(who | as_locust_shows(times))
+        keys["interlaunch"].append(who | gap_histogram(ordered.launch_us[rows]))
+        keys["response"].append(who | response_curves(times))
+    return curves | keys
 
 
-def over_time(log: LaunchLog, *, origin_us: int) -> dict[str, list[Any]]:
+def over_time(log: LaunchLog, *, origin_us: int, planned: Planned | None = None) -> dict[str, list[Any]]:
     """Rate, failures, CoV, response-time percentiles and users in equal bins; ``t_s`` is the middle of each bin.
 
     ``log`` is sorted by launch. Bins are a whole number of seconds from ``origin_us`` on. A bin without launches has
@@ -90,6 +102,9 @@ def over_time(log: LaunchLog, *, origin_us: int) -> dict[str, list[Any]]:
         for key, share in (("p50_ms", 50), ("p95_ms", 95), ("p99_ms", 99)):
             columns[key].append(float(times[-(-len(times) * share // 100) - 1]) / 1e3 if len(times) else None)
     columns["width_s"] = [width]
+    if planned is not None:
+        bounds = np.maximum(0, edges - origin_us) / 1e6
+        columns["planned_rate"] = _rounded(np.diff(np.asarray(planned.cumulative(bounds), dtype=np.float64)) / width)
     return columns
 
 
@@ -139,13 +154,13 @@ def gap_histogram(launch_us: Int64) -> dict[str, Any]:
 
 
 def response_curves(response_us: Int64) -> dict[str, Any]:
-    """Percentile curve and density of response times.
+    """Percentile curve and density of response times in ascending order.
 
     ``tail`` holds 1/(1-q), with 2, 10, 20, 100 and so on among them, and ``tail_ms`` the nearest-rank quantile q there,
     up to the largest value; ``density_ms`` holds bin middles equally spaced in log(time) and ``density`` the share of
     requests in each.
     """
-    times = np.sort(response_us)
+    times = np.asarray(response_us)
     n = len(times)
     steps = 10.0 ** (np.arange(math.floor(20 * math.log10(n)) + 1) / 20)
     exact = np.outer(10.0 ** np.arange(math.ceil(math.log10(n)) + 1), [1.0, 2.0, 4.0]).ravel()
@@ -170,17 +185,18 @@ def as_locust_shows(response_us: Int64) -> dict[str, float]:
     """Percentiles in milliseconds as Locust's own table has them: times are rounded first, then ranked.
 
     Locust rounds to 1 ms below 100 ms, to 10 ms below 1 s, to 100 ms below 10 s and to 1 s above, counts the
-    rounded values, and takes the one at rank floor(n p) + 1.
+    rounded values, and takes the one at rank floor(n p) + 1. Rounding keeps the order: ``response_us`` is ascending.
 
     >>> as_locust_shows(np.array([104_900, 348_000, 1_449_000]))["p50_ms"]
     350.0
     """
-    ms = response_us / 1e3
-    unit = np.select([ms < 100, ms < 1000, ms < 10_000], [1.0, 10.0, 100.0], 1000.0)
-    rounded = np.sort(np.rint(ms / unit) * unit)
-    n = len(rounded)
-    ranks = {"p50_ms": 50, "p90_ms": 90, "p95_ms": 95, "p99_ms": 99}
-    return {key: float(rounded[min(n - 1, n * share // 100)]) for key, share in ranks.items()}
+    n = len(response_us)
+    shown: dict[str, float] = {}
+    for key, share in {"p50_ms": 50, "p90_ms": 90, "p95_ms": 95, "p99_ms": 99}.items():
+        ms = float(response_us[min(n - 1, n * share // 100)]) / 1e3
+        places = 0 if ms < 100 else -1 if ms < 1000 else -2 if ms < 10_000 else -3
+        shown[key] = float(round(ms, places))
+    return shown
 
 
 def _by_label(log: LaunchLog) -> tuple[list[tuple[dict[str, str], Any]], int]:

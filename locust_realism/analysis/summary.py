@@ -90,7 +90,7 @@ def summarize(
     if len(part) < len(ordered):
         document["window"]["untrimmed"] = _untrimmed(ordered, settings)
     if settings.charts:
-        document["charts"] = chart_data(part, origin_us=run_start_us)
+        document["charts"] = chart_data(part, origin_us=run_start_us, planned=facts.planned_profile)
     safe: Document = to_json_safe(document)
     return safe
 

@@ -26,12 +26,14 @@ export function usersOverTime(series) {
 export function comings(series) {
   return (/** @type {import("./theme.js").Theme} */ theme) => {
     const { t_s: t, arrivals, departures } = series;
-    const option = baseOption(theme, { x: timeAxis(t), y: { type: "value", name: "Users / s", min: 0 }, unit: plain, head: formatClock,
-      series: [lineSeries("Arrivals", t, arrivals, theme.accent), lineSeries("Departures", t, departures, theme.orange)] });
+    const planned = series.planned_arrivals;
+    const parts = [lineSeries("Arrivals", t, arrivals, theme.accent), lineSeries("Departures", t, departures, theme.orange)];
+    if (planned) parts.push(lineSeries("Planned arrivals", t, planned, theme.muted, { lineStyle: { type: "dashed", width: 1.5, color: theme.muted } }));
+    const option = baseOption(theme, { x: timeAxis(t), y: { type: "value", name: "Users / s", min: 0 }, unit: plain, head: formatClock, series: parts });
     const mean = (/** @type {any[]} */ values) => { const known = values.filter(isNumber); return known.reduce((a, b) => a + b, 0) / Math.max(1, known.length); };
     return { option, text: `On average ${plain(mean(arrivals))} arrivals and ${plain(mean(departures))} departures per second.`,
-      columns: ["t_s", "arrivals_per_s", "departures_per_s"],
-      rows: t.map((/** @type {number} */ x, /** @type {number} */ i) => [x, arrivals[i], departures[i]]) };
+      columns: ["t_s", "arrivals_per_s", "departures_per_s", "planned_arrivals_per_s"],
+      rows: t.map((/** @type {number} */ x, /** @type {number} */ i) => [x, arrivals[i], departures[i], planned?.[i]]) };
   };
 }
 

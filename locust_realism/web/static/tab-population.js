@@ -18,6 +18,7 @@ export function createPopulation(context) {
     { title: "CoV of sessions", term: "cov", value: ({ population: p }) => (isNumber(p.sessions?.cov) ? formatNumber(p.sessions.cov, 2) : null) },
     { title: "95 % of sessions", value: ({ population: p }) => (isNumber(p.sessions?.p95_s) ? `≤ ${formatDuration(p.sessions.p95_s)}` : null) },
     { title: "Balked", term: "balked", value: ({ population: p }) => count(p.balked) },
+    { title: "Missed", term: "missed", value: ({ population: p }) => (p.missed ? count(p.missed) : null) },
     { title: "Late arrivals", term: "late", value: ({ population: p }) => count(p.late) },
     { title: "Cut short", value: ({ population: p }) => count(p.cut_short) },
   ]);
@@ -37,11 +38,11 @@ export function createPopulation(context) {
     setText(model, model_ ? `${model_.name}${model_.text ? `: ${model_.text}` : ""}`
       : "A fixed number of users, started by Locust; arrivals and session lengths are those of its ramp.");
     tiles.update(data);
-    const series = seriesOf(population, summary);
-    const known = (/** @type {string} */ key) => (series[key] ?? []).some(isNumber);
-    users.update(known("users") ? usersOverTime(series) : "The curve begins with the first users.");
-    rate.update(known("rate") ? rateOverTime(series) : "The curve begins with the first launches.");
-    flow.update(known("arrivals") && known("departures") ? comings(series) : "Arrivals and departures appear when the first users have come.");
+    const { counts, launches } = seriesOf(population, summary);
+    const known = (/** @type {string} */ key) => (counts[key] ?? []).some(isNumber);
+    users.update(known("users") ? usersOverTime(counts) : "The curve begins with the first users.");
+    rate.update(launches.rate.some(isNumber) ? rateOverTime(launches) : "The curve begins with the first launches.");
+    flow.update(known("arrivals") && known("departures") ? comings(counts) : "Arrivals and departures appear when the first users have come.");
     const sessions = population.sessions;
     lengths.update(sessions?.n && sessions.counts?.length ? sessionLengths(sessions) : "The histogram appears when the first sessions have ended.");
     const profile = population.profile;
@@ -55,12 +56,7 @@ export function createPopulation(context) {
 function seriesOf(population, summary) {
   const own = population.series;
   const time = summary?.charts?.over_time ?? {};
-  if (!own?.t_s?.length) return { t_s: time.t_s ?? [], users: time.users ?? [], rate: time.rate ?? [] };
-  if (own.rate) return own;
-  const rates = own.t_s.map((/** @type {number} */ t) => {
-    const width = time.width_s?.[0] ?? 1;
-    const at = (time.t_s ?? []).findIndex((/** @type {number} */ middle) => Math.abs(middle - t) <= width / 2);
-    return at < 0 ? null : time.rate[at];
-  });
-  return { ...own, rate: rates };
+  const launches = { t_s: time.t_s ?? [], rate: time.rate ?? [], planned_rate: time.planned_rate };
+  if (!own?.t_s?.length) return { counts: { t_s: launches.t_s, users: time.users ?? [] }, launches };
+  return { counts: own, launches: own.rate ? own : launches };
 }

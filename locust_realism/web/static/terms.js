@@ -23,6 +23,7 @@ export const TERMS = {
   expected: { title: "Expected users", text: "Mean number of concurrent users that arrival rate and session lengths give, with the band in which 95 % of runs lie." },
   arrivals: { title: "Arrivals", text: "Users who start a session, as visitors come to a site: at random, at the planned rate." },
   session: { title: "Session", text: "One user's visit from arrival to departure." },
+  missed: { title: "Missed", text: "Arrivals left out because the generator was more than a second behind: they are never made up for in one burst." },
   balked: { title: "Balked", text: "Arrivals turned away because the limit of concurrent users was reached or the generator was far behind." },
   late: { title: "Late arrivals", text: "Sessions that began later than planned because the generator was busy." },
   profile: { title: "Profile", text: "The planned rate over time that the waits and arrivals follow." },
