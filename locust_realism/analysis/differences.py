@@ -50,14 +50,15 @@ class Estimate:
 
 
 def student(confidence: float, freedom: float) -> float:
-    """Two-sided quantile of Student's t.
+    """Two-sided quantile of Student's t; of the normal distribution with infinite freedom.
 
-    >>> round(student(0.95, 19), 3)
-    2.093
+    >>> round(student(0.95, 19), 3), round(student(0.95, math.inf), 3)
+    (2.093, 1.96)
     """
-    from scipy.special import stdtrit
+    from scipy.special import ndtri, stdtrit
 
-    return float(stdtrit(freedom, (1 + confidence) / 2))
+    share = (1 + confidence) / 2
+    return float(ndtri(share) if math.isinf(freedom) else stdtrit(freedom, share))
 
 
 def batch_means(values: NDArray[Any]) -> Floats:
