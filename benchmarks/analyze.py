@@ -2,9 +2,9 @@
 
     python benchmarks/analyze.py [--rows 3421980] [--toolkit DIR]
 
-The command runs in a process of its own, with every check, table and curve. CPU time and the highest resident memory are
-those of that process, as the kernel counts them. With ``--toolkit`` (a checkout of web-generator-toolkit; perl and its GD
-module must be installed) the toolkit's Perl scripts take the same file. Exit status 1 where an aim is missed.
+The command runs in a process of its own, with every check, table and curve. CPU time and the highest resident memory
+are those of that process, as the kernel counts them. With ``--toolkit`` (a checkout of web-generator-toolkit; perl and
+its GD module must be installed) the toolkit's Perl scripts take the same file. Exit status 1 where an aim is missed.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ NAMES = ("010_Home", "012_Home_jpg", "020_Dept", "022_Dept_jpg", "030_Demographi
 
 
 def example(rows: int, users: int = 200, rate: float = 5706.3) -> LaunchLog:
-    """A log of the size and rate of the article's, six names, milliseconds as JMeter writes them, in completion order."""
+    """A log of the article's size and rate: six names, whole milliseconds as JMeter has them, in completion order."""
     rng = np.random.default_rng(1)
     launch = np.cumsum(rng.exponential(1e6 / rate, rows)).astype(np.int64) // 1000 * 1000 + EPOCH_US
     response = np.maximum(rng.lognormal(2.5, 1.2, rows), 1).astype(np.int64) * 1000

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Sequence
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -15,7 +16,7 @@ from numpy.typing import NDArray
 
 from locust_realism.analysis.percentiles import count_codes, order_by_group, sorted_percentiles
 from locust_realism.analysis.settings import AnalysisSettings
-from locust_realism.recording.launches import MISSING, LaunchLog
+from locust_realism.recording.launches import MISSING, ROW_DTYPES, LaunchLog
 
 AGGREGATED = "Aggregated"
 LOW_SIZES = (*range(1, 11), *range(15, 51, 5), 75, 100, 125, 150, 175, 200)
@@ -26,16 +27,32 @@ Row = dict[str, Any]
 _TABLE_QUANTILES = (0.5, 0.9, 0.95, 0.99)
 
 
-def in_launch_order(log: LaunchLog) -> LaunchLog:
-    """The log with rows by launch time; the log itself where they are in that order already."""
+def in_launch_order(log: LaunchLog, *, in_place: bool = False) -> LaunchLog:
+    """The log with rows by launch time; the log itself where they are in that order already.
+
+    With ``in_place`` the columns' own memory is reordered, one column at a time, so that no second copy of a large log
+    is ever held; for a caller that has just read the log and keeps no other hold on it.
+    """
     launches = log.launch_us
     if bool((launches[1:] >= launches[:-1]).all()):
         return log
-    return log.take(np.argsort(launches, kind="stable"))
+    order = np.argsort(launches, kind="stable")
+    if not in_place:
+        return log.take(order)
+    changed: dict[str, Any] = {}
+    for name in ROW_DTYPES:
+        column = getattr(log, name)
+        if column.flags.writeable:
+            column[:] = column[order]
+        else:
+            changed[name] = column[order]
+    return replace(log, **changed)
 
 
-def coefficient_of_variation(values: NDArray[Any]) -> float:
+def coefficient_of_variation(values: NDArray[Any], mean: float | None = None) -> float:
     """sdev / mean with the sample standard deviation (n - 1); NaN below two values or where the mean is 0.
+
+    ``mean`` saves a pass over the values where it is known.
 
     >>> coefficient_of_variation(np.array([1, 2, 3]))
     0.5
@@ -43,7 +60,8 @@ def coefficient_of_variation(values: NDArray[Any]) -> float:
     n = len(values)
     if n < 2:
         return math.nan
-    mean = float(values.mean())
+    if mean is None:
+        mean = float(values.mean())
     # Deviations from a whole number near the mean are exact for integers; one pass then gives their square sum. The
     # subtraction is one of floats, since unsigned integers would wrap.
     off = values.astype(np.float64)
@@ -65,8 +83,9 @@ def interval_row(launches: Int64, *, rule: str = "nearest_rank", last_response_u
     """
     gaps = np.diff(launches)
     n = len(gaps)
-    cov = coefficient_of_variation(gaps)
-    mean = float(gaps.mean()) / 1e3 if n else math.nan
+    mean = int(launches[-1] - launches[0]) / n if n else math.nan
+    cov = coefficient_of_variation(gaps, mean)
+    mean /= 1e3
     span = int(launches[-1] - launches[0]) + (last_response_us or 0) if n else 0
     gaps.sort()
     p50, p90, p95, p99 = (sorted_percentiles(gaps, _TABLE_QUANTILES, rule) / 1e3).tolist()
@@ -183,9 +202,11 @@ def group_table(
             ranks, launches = ranks[member], launches[member]
             response = None if response is None else response[member]
         last = int(response[-1]) if response is not None and len(response) else 0
-        gaps = np.diff(launches)
-        cov, span = coefficient_of_variation(gaps), int(launches[-1] - launches[0]) + last if len(gaps) else 0
-        mean = float(gaps.mean()) / 1e3 if len(gaps) else math.nan
-        rate = 1e6 * len(gaps) / span if span else math.nan
-        rows.append({"users": size, "n": len(gaps), "rate": rate, "mean_ms": mean, "sdev_ms": cov * mean, "cov": cov})
+        n = max(len(launches) - 1, 0)
+        span = int(launches[-1] - launches[0]) if n else 0
+        mean = span / n if n else math.nan
+        cov = coefficient_of_variation(np.diff(launches), mean)
+        rate = 1e6 * n / (span + last) if span + last else math.nan
+        row = {"users": size, "n": n, "rate": rate, "mean_ms": mean / 1e3, "sdev_ms": cov * mean / 1e3, "cov": cov}
+        rows.append(row)
     return rows[::-1]

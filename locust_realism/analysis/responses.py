@@ -32,7 +32,9 @@ def ordered_stats(ordered: NDArray[Any], unit: float, suffix: str, settings: Ana
     if not len(ordered):
         keys = ("mean", "sdev", *PERCENTILE_KEYS, "min", "max")
         return {"cov": math.nan} | {key + suffix: math.nan for key in keys}
-    mean, cov = float(ordered.mean()) / unit, coefficient_of_variation(ordered)
+    mean = float(ordered.mean())
+    cov = coefficient_of_variation(ordered, mean)
+    mean /= unit
     found = sorted_percentiles(ordered, QUANTILES, settings.percentile_rule) / unit
     row: Row = {"mean" + suffix: mean, "sdev" + suffix: cov * mean, "cov": cov}
     row |= {key + suffix: value for key, value in zip(PERCENTILE_KEYS, found.tolist(), strict=True)}

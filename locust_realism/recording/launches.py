@@ -160,6 +160,8 @@ class LaunchLog:
         parts = [log for log in logs if len(log)]
         if not parts:
             return cls.empty()
+        if len(parts) == 1:
+            return parts[0]
         labels, label = merge_codes([(log.labels, log.label) for log in parts])
         outcomes, outcome = merge_codes([(log.outcomes, log.outcome) for log in parts])
         rows: dict[str, Any] = {name: np.concatenate([getattr(log, name) for log in parts]) for name in ROW_DTYPES}

@@ -20,7 +20,7 @@ from locust_realism.analysis.intervals import (
 from locust_realism.analysis.settings import AnalysisSettings, VerdictBounds, WorkloadModel
 from locust_realism.analysis.window import steady_rows, window_document
 from locust_realism.recording.formats import read_launches
-from locust_realism.recording.launches import LaunchLog
+from locust_realism.recording.launches import ROW_DTYPES, LaunchLog
 
 DEMO = Path(__file__).resolve().parents[3] / "shared" / "data" / "1800_AggRpt.csv"
 TALK_SIZES = (1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 15, 20, 25, 30, 35, 40, 45, 50, 75, 100, 125, 150, 175, 200)
@@ -204,3 +204,16 @@ def test_the_cov_of_every_type_is_numpys(dtype):
     values = (np.random.default_rng(9).exponential(1000, 5000) + 2**31).astype(dtype)
     assert coefficient_of_variation(values) == pytest.approx(values.std(ddof=1) / values.mean(), rel=1e-9)
     assert coefficient_of_variation(np.full(1000, 7, dtype=dtype)) == 0.0
+
+
+def test_ordering_in_place_gives_the_same_log_without_a_copy():
+    rng = np.random.default_rng(11)
+    columns = {"slot": rng.integers(0, 9, 500), "size_bytes": rng.integers(0, 9, 500)}
+    log = LaunchLog.build(rng.integers(0, 10**6, 500), rng.integers(0, 99, 500), names="x", **columns)
+    log.size_bytes.flags.writeable = False
+    expected = in_launch_order(log)
+    before = log.launch_us
+    found = in_launch_order(log, in_place=True)
+    assert found.launch_us is before
+    for name in ROW_DTYPES:
+        np.testing.assert_array_equal(getattr(found, name), getattr(expected, name))

@@ -83,7 +83,12 @@ def open_launches(path: str | Path) -> LaunchFile:
     if name == PARQUET:
         return LaunchFile(read_parquet(str(path)), PARQUET)
     module = next(module for module in TEXT_FORMATS if name == module.NAME)
-    return module.read(path)
+    file = module.read(path)
+    # Arrow keeps what its columns took, twice the size of the log, for a next time that does not come.
+    import pyarrow as pa
+
+    pa.default_memory_pool().release_unused()
+    return file
 
 
 def read_launches(path: str | Path) -> LaunchLog:
