@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+import re
 from contextlib import ExitStack
 from pathlib import Path
 
@@ -80,3 +81,33 @@ def test_users_added_in_mid_run(tmp_path: Path) -> None:
     """The rate is that of the profile with 10 users and with 50."""
     run_locust(*HEADLESS, cwd=tmp_path, env={"RESULTS": str(tmp_path), "USERS_ADDED": "1"})
     assert_follows_the_profile(tmp_path, 1)
+
+
+def seeded_run(directory: Path, *arguments: object) -> tuple[str, dict[str, list[float]], list[set[float]]]:
+    """Output, the first waits of each worker's slots, and the planned launches of each worker to a microsecond."""
+    directory.mkdir()
+    port = free_port()
+    ports = ("--processes", 2, "--master-bind-port", port, "--master-port", port)
+    run = ("-f", LOCUSTFILE.with_name("seed_locustfile.py"), "--headless", "-u", 8, "-r", 8, "-t", "5s", *arguments)
+    output = run_locust(*run, *ports, cwd=directory, env={"RESULTS": str(directory)}).stdout
+    waits: dict[str, list[float]] = {}
+    planned = []
+    for index in range(2):
+        by_slot, launches = json.loads((directory / f"worker-{index}.json").read_text())
+        waits |= {f"worker {index} slot {slot}": seen[:8] for slot, seen in by_slot.items()}
+        planned.append({round(at, 6) for at in launches if 1 < at < 3})
+    return output, waits, planned
+
+
+def test_the_seed_that_was_logged_repeats_the_waits_of_every_slot_on_every_worker(tmp_path: Path) -> None:
+    output, first, first_planned = seeded_run(tmp_path / "first")
+    found = re.search(r"--realism-seed (\d+)", output)
+    assert found is not None, output
+    _, again, again_planned = seeded_run(tmp_path / "again", "--realism-seed", found[1])
+    assert again == first
+    assert len(first) == 8
+    assert len({wait for waits in first.values() for wait in waits}) == 8 * 8, "streams are shared"
+    for before, after in zip(first_planned, again_planned, strict=True):
+        # A rounding of the time or a stall of the machine may take one; another seed would share none.
+        assert len(before & after) >= 0.9 * max(len(before), len(after)) > 50
+    assert not first_planned[0] & first_planned[1]
