@@ -8,6 +8,8 @@ import json
 import os
 import re
 import shlex
+import subprocess
+import sys
 import time
 from collections.abc import Callable
 from dataclasses import replace
@@ -362,3 +364,16 @@ def test_every_command_in_the_documents_is_understood(line: str) -> None:
 
 def test_the_documents_show_commands() -> None:
     assert len(SHOWN) >= 12
+
+
+def test_a_reader_that_stops_early_is_no_error(tmp_path: Path) -> None:
+    """As with ``locust-realism ... | head -1``; the output is larger than a pipe holds."""
+    jmeter_file(tmp_path / "run.csv")
+    command = [sys.executable, "-m", "locust_realism.cli", "analyze", "run.csv", "--format", "json"]
+    with subprocess.Popen(command, cwd=tmp_path, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process:
+        assert process.stdout is not None
+        assert process.stderr is not None
+        assert process.stdout.readline() == "{\n"
+        process.stdout.close()
+        assert process.stderr.read() == ""
+        assert process.wait(30) == 0
