@@ -21,6 +21,7 @@ from ..workload.scaled import scaled
 from ..workload.schedules import Entry, OpenSchedule
 from ..workload.streams import batched_draws
 from .census import Census
+from .clients import close_client
 from .plan import Plan, Planner
 from .sessions import SessionRecord, session_of
 
@@ -192,28 +193,3 @@ class ArrivalGeneration(Generation):
             self._profile, self._share = spec["arrivals"], share
             self.schedule.change(rate_profile_from_dict(spec["arrivals"]), share, self.planner.elapsed())
         self.wake()
-
-
-def close_client(user: Any) -> None:
-    """Close the connections of a user that has left, unless it shares them with others.
-
-    Without this the sockets of short-lived users stay open until the cyclic collector finds user and client.
-    """
-    client = getattr(user, "client", None)
-    if (
-        client is None
-        or getattr(user, "pool_manager", None) is not None
-        or getattr(user, "client_pool", None) is not None
-    ):
-        return
-    close = getattr(client, "close", None) or getattr(getattr(client, "client", None), "close", None)
-    if callable(close):
-        # in a greenlet of its own, because this runs in the hub, where nothing may block
-        gevent.spawn(_close_quietly, close)
-
-
-def _close_quietly(close: Any) -> None:
-    try:
-        close()
-    except Exception:
-        logger.debug("The client of a user that has left could not be closed", exc_info=True)

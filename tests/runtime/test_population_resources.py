@@ -1,0 +1,148 @@
+"""What users who have left leave behind: no file descriptor, and no memory."""
+
+from __future__ import annotations
+
+import gc
+import os
+from collections.abc import Iterator
+from typing import Any
+
+import gevent
+import psutil
+import pytest
+from gevent.server import StreamServer
+from locust import FastHttpUser, HttpUser, task
+from locust.env import Environment
+
+from locust_realism.runtime import generation
+from locust_realism.runtime.control import attach
+from locust_realism.runtime.population import FinitePopulation, Population, open_arrivals
+from locust_realism.workload.distributions import exponential
+from locust_realism.workload.rates import ConstantRate
+
+from .cluster import eventually
+
+ANSWER = b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\nSet-Cookie: person=%d; Path=/\r\n\r\nok"
+
+
+class Site:
+    """A server that keeps connections open, gives each a cookie of its own, and notes the cookies that come back."""
+
+    def __init__(self) -> None:
+        self.given = 0
+        self.returned: list[bytes] = []
+        self.server = StreamServer(("127.0.0.1", 0), self.handle, backlog=4096)
+        self.server.start()
+        self.url = f"http://127.0.0.1:{self.server.server_port}"
+
+    def handle(self, socket: Any, _address: Any) -> None:
+        with socket:
+            while request := socket.recv(4096):
+                for line in request.split(b"\r\n"):
+                    if line.lower().startswith(b"cookie:"):
+                        self.returned.append(line[7:].strip())
+                self.given += 1
+                socket.sendall(ANSWER % self.given)
+
+
+@pytest.fixture
+def site() -> Iterator[Site]:
+    made = Site()
+    yield made
+    made.server.stop()
+
+
+def run(user_class: type, rate: float, sessions: int, *, at: int = 0) -> tuple[int, int]:
+    """Run until this many have left; file descriptors and resident memory when ``at`` had left."""
+    environment = Environment(user_classes=[user_class])
+    runner = environment.create_local_runner()
+    control = attach(environment)
+    assert control is not None
+    runner.start(1, 1)
+    eventually(lambda: bool(control.generations), within=5)
+    census = control.generations["Visitor"].census
+    process = psutil.Process()
+    before = (0, 0)
+    try:
+        for target in (at, sessions):
+            eventually(lambda n=target: sum(census.departures.values()) >= n, within=30 + 3 * sessions / rate)
+            if target == at:
+                before = process.num_fds(), process.memory_info().rss
+    finally:
+        runner.quit()
+    assert environment.stats.total.num_failures == 0
+    return before
+
+
+def visitor(base: type, url: str, population: Any) -> type:
+    class Visitor(base):  # type: ignore[misc]
+        host = url
+
+        @task
+        def look(self) -> None:
+            self.client.get("/")
+
+    Visitor.population = population  # type: ignore[attr-defined]
+    return Visitor
+
+
+def open_files_after(user_class: type, sessions: int) -> int:
+    """How many more file descriptors are open after the run, with the cyclic collector off."""
+    process = psutil.Process()
+    gc.collect()
+    gc.disable()
+    try:
+        before = process.num_fds()
+        run(user_class, 200, sessions)
+        gevent.sleep(0.2)
+        return process.num_fds() - before
+    finally:
+        gc.enable()
+
+
+@pytest.mark.parametrize("base", [HttpUser, FastHttpUser])
+def test_connections_are_closed_without_help_of_the_collector(
+    base: type, site: Site, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    user_class = visitor(base, site.url, open_arrivals(ConstantRate(200)))
+    assert open_files_after(user_class, 200) < 15
+    monkeypatch.setattr(generation, "close_client", lambda user: None)
+    assert open_files_after(user_class, 200) > 150, "negative control: each user and its server side keep a socket"
+
+
+def test_a_shared_pool_of_connections_is_left_open(site: Site) -> None:
+    from urllib3 import PoolManager
+
+    user_class = visitor(HttpUser, site.url, open_arrivals(ConstantRate(100)))
+    pool = PoolManager(maxsize=100)
+    user_class.pool_manager = pool  # type: ignore[attr-defined]
+    run(user_class, 100, 50)
+    assert len(pool.pools) == 1
+    pool.clear()
+
+
+@pytest.mark.parametrize("base", [HttpUser, FastHttpUser])
+def test_people_come_back_with_their_cookies_if_asked(base: type, site: Site) -> None:
+    def people(keep: bool) -> Any:
+        return FinitePopulation(10, away=exponential(0.1), session_length=1, keep_cookies=keep, warm_up=0.0)
+
+    run(visitor(base, site.url, people(keep=True)), 100, 100)
+    assert len(site.returned) >= 80
+    assert len(set(site.returned)) >= 80, "each time the cookie of the last session"
+    site.returned.clear()
+    run(visitor(base, site.url, people(keep=False)), 100, 30)
+    assert site.returned == []
+
+
+@pytest.mark.nightly
+@pytest.mark.parametrize("base", [HttpUser, FastHttpUser])
+def test_twenty_thousand_sessions_leave_no_memory(base: type, site: Site) -> None:
+    population = Population(arrivals=ConstantRate(400), session_duration=exponential(0.05), start="empty", warm_up=0.0)
+    process = psutil.Process()
+    files, memory = run(visitor(base, site.url, population), 400, 20_000, at=8_000)
+    gevent.sleep(1)
+    gc.collect()
+    assert process.num_fds() <= files + 5
+    grown = process.memory_info().rss - memory
+    assert grown < 8_000_000, f"{grown / 12_000:.0f} bytes a session"
+    assert os.getpid() == process.pid
