@@ -134,7 +134,7 @@ class TruncatedExponential(Distribution):
     def cov(self) -> float:
         b = self._b
         small = b < 1e-2  # the two terms cancel
-        variance = 1 / 12 - b * b / 240 if small else 1 / (b * b) - 0.25 / math.sinh(min(b, 1400.0) / 2) ** 2
+        variance = 1 / 12 - b * b / 240 if small else 1 / (b * b) - math.exp(-b) / math.expm1(-b) ** 2
         return math.sqrt(variance) * self.maximum / self.mean
 
     def _cdf(self, x: Floats) -> Floats:

@@ -75,8 +75,10 @@ class Pareto(Distribution):
         """The quantile of a density proportional to x^(-shape - 1), any shape, on the same interval."""
         if shape == 0:
             return self.minimum * np.exp(-q * self._log_ratio)
-        above = q * math.expm1(shape * self._log_ratio)
-        return np.minimum(self.minimum * np.exp(-np.log1p(above) / shape), self.maximum or math.inf)
+        power = shape * self._log_ratio
+        # ln(1 - q + q e^power), each form where it does not cancel
+        log = np.log1p(q * math.expm1(power)) if abs(power) < 1 else np.log((1 - q) + q * math.exp(power))
+        return np.minimum(self.minimum * np.exp(-log / shape), self.maximum or math.inf)
 
     def sample_length_biased(self, rng: np.random.Generator, size: int) -> Floats:
         return self._quantile(rng.random(size), self.shape - 1)

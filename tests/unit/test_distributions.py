@@ -11,6 +11,8 @@ from typing import Any
 
 import numpy as np
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 from scipy import integrate, stats
 
 from locust_realism.workload import streams
@@ -98,6 +100,37 @@ def test_sample_has_the_mean_and_the_cov(distribution: Distribution) -> None:
         kurtosis = float(np.mean((draws - draws.mean()) ** 4) / draws.var() ** 2)
         error = distribution.cov * math.sqrt((kurtosis - 1) / 4 + distribution.cov**2) / math.sqrt(N)
         assert abs(draws.std() / draws.mean() - distribution.cov) <= 5 * error
+
+
+def mean_by_survival(distribution: Distribution, maximum: float) -> float:
+    """E[X] as the integral of 1 - F, on a grid that is fine near 0 and near the maximum."""
+    half = np.concatenate(([0.0], np.geomspace(1e-7, 0.5, 20_000))) * maximum
+    x = np.concatenate((half, (maximum - half[::-1])[1:]))
+    return float(integrate.trapezoid(1 - distribution.cdf(x), x))
+
+
+@settings(max_examples=60, deadline=None)
+@given(st.floats(0.001, 0.4999), st.floats(1e-3, 1e5))
+def test_truncated_exponential_has_the_mean_asked_for_anywhere(share: float, maximum: float) -> None:
+    wait = truncated_exponential(share * maximum, maximum)
+    assert mean_by_survival(wait, maximum) == pytest.approx(wait.mean, rel=1e-4)
+    assert 0 < wait.cov <= 1 + 1e-12
+    assert 0 <= wait.ppf(0.0) <= wait.ppf(1.0) <= maximum
+
+
+@settings(max_examples=60, deadline=None)
+@given(st.floats(0.01, 0.99), st.floats(0.05, 30), st.floats(1e-3, 1e5))
+def test_bounded_pareto_has_the_mean_asked_for_anywhere(share: float, shape: float, maximum: float) -> None:
+    wait = pareto(share * maximum, shape, maximum=maximum)
+    assert mean_by_survival(wait, maximum) == pytest.approx(wait.mean, rel=1e-3)
+    assert 0 < wait.minimum < wait.mean < maximum
+    assert wait.ppf(1.0) == pytest.approx(maximum)
+
+
+@settings(max_examples=60, deadline=None)
+@given(st.floats(0.02, 50))
+def test_weibull_has_the_cov_asked_for_anywhere(cov: float) -> None:
+    assert weibull(3, cov=cov).cov == pytest.approx(cov, rel=1e-9)
 
 
 @pytest.mark.parametrize("distribution", CONTINUOUS, ids=repr)
