@@ -6,6 +6,7 @@ import os
 import pwd
 import shutil
 import subprocess
+import tempfile
 from base64 import b64encode
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -50,36 +51,41 @@ class Apache:
 
 
 @contextmanager
-def running_apache(root: Path) -> Iterator[Apache]:
+def running_apache() -> Iterator[Apache]:
     """Apache in the foreground of a process of its own; started by root it serves as another user, as it must."""
     assert APACHE is not None
-    port = free_port()
-    for folder in ("files", "lock"):
-        (root / folder).mkdir()
+    # not a folder of pytest's: those are closed to the user that Apache serves as
+    with tempfile.TemporaryDirectory(prefix="apache-") as folder:
+        root, port = Path(folder), free_port()
+        url = f"http://127.0.0.1:{port}"
+        configuration = _configure(root, port)
+        with subprocess.Popen([APACHE, "-f", str(configuration), "-DFOREGROUND"], start_new_session=True) as process:
+            try:
+                eventually(lambda: _answers(url), because="Apache does not answer")
+                yield Apache(url, root / "files")
+            finally:
+                process.terminate()
+                process.wait(15)
+
+
+def _configure(root: Path, port: int) -> Path:
+    """Folders, password file and configuration; the path of the latter."""
+    places = [root, root / "files", root / "lock"]
+    for place in places[1:]:
+        place.mkdir()
     hashed = b64encode(sha1(PASSWORD.encode()).digest()).decode()
     (root / "users").write_text(f"{USER}:{{SHA}}{hashed}\n")
-    wanted = ["mpm_event", "auth_basic", "authn_core", "authn_file", "authz_core", "authz_user", "alias"]
-    wanted += ["dav", "dav_fs"]
     owner = ""
     if os.geteuid() == 0:
         account = next(entry for entry in pwd.getpwall() if entry.pw_name in ("www-data", "nobody"))
         owner = f"User {account.pw_name}\nGroup #{account.pw_gid}"
-        for place in (root, root / "files", root / "lock"):
+        for place in places:
             os.chown(place, account.pw_uid, account.pw_gid)
-        for parent in root.parents:  # pytest's folders are closed to others
-            if parent.stat().st_uid == 0 and str(parent).startswith("/tmp/"):
-                parent.chmod(parent.stat().st_mode | 0o011)
-    modules = "\n".join(f"LoadModule {name}_module {MODULES}/mod_{name}.so" for name in wanted)
+    names = "mpm_event auth_basic authn_core authn_file authz_core authz_user alias dav dav_fs"
+    modules = "\n".join(f"LoadModule {name}_module {MODULES}/mod_{name}.so" for name in names.split())
     configuration = root / "apache.conf"
     configuration.write_text(CONFIGURATION.format(root=root, port=port, owner=owner, modules=modules))
-    with subprocess.Popen([APACHE, "-f", str(configuration), "-DFOREGROUND"], start_new_session=True) as process:
-        try:
-            url = f"http://127.0.0.1:{port}"
-            eventually(lambda: _answers(url), because="Apache does not answer")
-            yield Apache(url, root / "files")
-        finally:
-            process.terminate()
-            process.wait(15)
+    return configuration
 
 
 def _answers(url: str) -> bool:

@@ -386,9 +386,7 @@ def test_on_apache(tmp_path: Path) -> None:
     assert APACHE is not None, "apache2 must be installed where the project is checked"
     every = "get=3,put=1,list=1,mkcol=1,move=1,delete=1,put-large=1"
     account = {"LOCUST_DAV_USER": apache_support.USER, "LOCUST_DAV_PASSWORD": apache_support.PASSWORD}
-    root = tmp_path / "apache"
-    root.mkdir()
-    with apache_support.running_apache(root) as apache:
+    with apache_support.running_apache() as apache:
         arguments = ("--host", f"{apache.url}/", "--dav-path", "/dav/", "--dav-weights", every, "--dav-large-mb", 0.2)
         result = scenario(tmp_path, *arguments, "-t", "5s", *two_workers(), **account)
         left, done = list(apache.files.iterdir()), rows(tmp_path)
