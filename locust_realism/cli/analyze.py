@@ -11,6 +11,7 @@ from typing import Any, TextIO
 
 from locust_realism.analysis.capacity import MIN_LEVEL_S, capacity
 from locust_realism.analysis.evidence import Facts
+from locust_realism.analysis.intervals import in_launch_order
 from locust_realism.analysis.jsonable import to_json_safe
 from locust_realism.analysis.percentiles import RULES
 from locust_realism.analysis.settings import KINDS, RATE_CONVENTIONS, AnalysisSettings, WorkloadModel
@@ -149,7 +150,7 @@ def run(options: argparse.Namespace) -> int:
     settings = settings_of(options, group_sizes=options.groups, charts=bool(options.html or options.format == "json"))
     gate, facts = given_thresholds(options), facts_of(options)
     progress = Progress()
-    log = load(options.files, progress)
+    log = in_launch_order(load(options.files, progress), in_place=True)
     source = {"files": [str(path) for path in options.files]}
     with progress.step("analysing"):
         try:

@@ -79,9 +79,9 @@ def read(path: Path) -> LaunchFile:
     threads, thread = rows.text("threadName")
     outcomes, outcome = _outcomes(rows)
     columns: dict[str, Any] = {
-        "launch_us": rows.integers("timeStamp", MISSING) * 1000,
+        "launch_us": _times_1000(rows.integers("timeStamp", MISSING)),
         "planned_us": np.full(rows.size, MISSING, dtype=np.int64),
-        "response_us": rows.integers("elapsed", MISSING) * 1000,
+        "response_us": _times_1000(rows.integers("elapsed", MISSING)),
         "first_byte_us": _times_1000(rows.integers("Latency", MISSING)),
         "size_bytes": rows.integers("bytes", 0),
         "label": label.astype(np.int32),
@@ -137,7 +137,11 @@ def _delimiter(line: str) -> str:
 
 
 def _times_1000(values: Any) -> Any:
-    return np.where(values >= 0, values * 1000, MISSING)
+    """Milliseconds to microseconds, in the values' own memory where that may be; what is missing stays so."""
+    missing = values < 0
+    values = np.multiply(values, 1000, out=values if values.flags.writeable else None)
+    values[missing] = MISSING
+    return values
 
 
 def _slots(threads: list[str]) -> Any:

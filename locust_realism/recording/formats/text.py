@@ -30,13 +30,13 @@ class TextRows:
 
     def integers(self, name: str, absent: int) -> NDArray[np.int64]:
         """An integer column, or ``absent`` everywhere."""
-        column: NDArray[np.int64] = self.columns.get(name, np.full(self.size, absent, dtype=np.int64))
-        return column
+        column: NDArray[np.int64] | None = self.columns.get(name)
+        return np.full(self.size, absent, dtype=np.int64) if column is None else column
 
-    def text(self, name: str) -> tuple[list[str], NDArray[np.int64]]:
+    def text(self, name: str) -> tuple[list[str], NDArray[np.int32]]:
         """A text column as its distinct values and each row's index into them."""
-        found: tuple[list[str], NDArray[np.int64]] = self.columns.get(name, ([""], np.zeros(self.size, dtype=np.int64)))
-        return found
+        found: tuple[list[str], NDArray[np.int32]] | None = self.columns.get(name)
+        return ([""], np.zeros(self.size, dtype=np.int32)) if found is None else found
 
 
 def first_line(path: Path, limit: int = 65_536) -> str:
@@ -91,7 +91,9 @@ def read_text(
             table = _read(path, names, loose, skip_lines, delimiter, skip)
         except (pa.ArrowInvalid, pa.ArrowTypeError) as error:
             raise ValueError(f"not readable as text with {len(names)} columns: {error}") from error
-    return _judged(path, table, {k: kinds[k] for k in wanted}, required, skipped, skip_lines)
+    size, columns = table.num_rows, dict(zip(table.column_names, table.columns, strict=True))
+    del table  # the columns are let go of one by one while they are converted
+    return _judged(path, size, columns, {k: kinds[k] for k in wanted}, required, skipped, skip_lines)
 
 
 def _read(
@@ -102,7 +104,7 @@ def _read(
     return arrow_csv.read_csv(
         str(path),
         # one thread: only then does arrow say which row it skipped, and it is fast enough
-        arrow_csv.ReadOptions(use_threads=False, column_names=list(names), skip_rows=skip_lines, block_size=4 << 20),
+        arrow_csv.ReadOptions(use_threads=False, column_names=list(names), skip_rows=skip_lines, block_size=16 << 20),
         arrow_csv.ParseOptions(delimiter=delimiter, newlines_in_values=True, invalid_row_handler=skip),
         arrow_csv.ConvertOptions(
             column_types=dict(types),
@@ -116,20 +118,25 @@ def _read(
 
 def _judged(
     path: Path,
-    table: pa.Table,
+    size: int,
+    given: dict[str, Any],
     kinds: Mapping[str, Kind],
     required: Mapping[str, tuple[float, float]],
     skipped: list[tuple[int | None, str]],
     skip_lines: int,
 ) -> TextRows:
+    import pyarrow as pa
+
     columns: dict[str, Any] = {}
-    good = np.ones(table.num_rows, dtype=np.bool_)
+    good = np.ones(size, dtype=np.bool_)
     reasons: list[tuple[NDArray[np.bool_], str]] = []
     for name, kind in kinds.items():
+        # Arrow keeps the memory of a column that is gone unless it is told that nobody will want it.
+        pa.default_memory_pool().release_unused()
         if kind == "text":
-            columns[name] = _text_codes(table.column(name))
+            columns[name] = _text_codes(given.pop(name))
             continue
-        values, readable = _numbers(table.column(name), kind)
+        values, readable = _numbers(given.pop(name), kind)
         columns[name] = values
         if not readable.all():
             reasons.append((~readable, f"{name} is not {'an integer' if kind == 'integer' else 'a number'}"))
@@ -140,7 +147,7 @@ def _judged(
     for bad, _ in reasons:
         good &= ~bad
     if good.all() and not skipped:
-        return TextRows(columns, table.num_rows)
+        return TextRows(columns, size)
     found = _located(path, good, reasons, skipped, skip_lines)
     kept = {k: (v[0], v[1][good]) if isinstance(v, tuple) else v[good] for k, v in columns.items()}
     return TextRows(kept, int(good.sum()), len(skipped) + int((~good).sum()), found)
@@ -165,15 +172,15 @@ def _numbers(column: Any, kind: Kind) -> tuple[NDArray[Any], NDArray[np.bool_]]:
     return column.to_numpy(), readable
 
 
-def _text_codes(column: Any) -> tuple[list[str], NDArray[np.int64]]:
+def _text_codes(column: Any) -> tuple[list[str], NDArray[np.int32]]:
     column = column.unify_dictionaries()
     chunks = [chunk for chunk in column.chunks if len(chunk)]
     if not chunks:
-        return [""], np.zeros(0, dtype=np.int64)
+        return [""], np.zeros(0, dtype=np.int32)
     raw = [value.as_buffer().to_pybytes() if value.is_valid else b"" for value in chunks[0].dictionary]
     values = [value.decode("utf-8", errors="replace") for value in raw]
     codes = [chunk.indices.to_numpy(zero_copy_only=False) for chunk in chunks]
-    return values, np.concatenate(codes).astype(np.int64)
+    return values, np.concatenate(codes).astype(np.int32, copy=False)
 
 
 def _located(
