@@ -231,7 +231,7 @@ def test_the_theme_of_locust_is_followed_at_once(tabs: Tabs, url: str) -> None:
 @pytest.mark.parametrize("scheme", ["light", "dark"])
 def test_all_text_has_the_contrast_of_level_aa(browser: Any, url: str, scheme: str) -> None:
     with opened(browser, color_scheme=scheme) as tabs:
-        tabs.page.add_init_script(f"localStorage.setItem('theme.isDarkMode', '{str(scheme == 'dark').lower()}')")
+        tabs.page.add_init_script(f"localStorage.setItem('theme', '{scheme}')")
         tabs.open(url)
         for title in TITLES:
             section = tabs.choose(title)

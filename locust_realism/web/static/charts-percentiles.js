@@ -32,7 +32,7 @@ export function percentilePlot(curve, all) {
     const one = (/** @type {any} */ of, /** @type {string} */ color) =>
       lineSeries(fullName(of), of.tail, of.tail_ms, color, { step: "end", showSymbol: of.n < 20 });
     const option = baseOption(theme, {
-      x: { type: "log", name: "Percentile", min: 1, max: "dataMax", axisLabel: { formatter: percentileOf } },
+      x: { type: "log", name: "Percentile", min: 1, max: "dataMax", axisLabel: { formatter: percentileOf, showMaxLabel: false } },
       y: { type: "log", name: "ms", axisLabel: { formatter: formatTick } },
       unit: ms, head: percentileOf, series: both(curve, all, theme, one),
     });

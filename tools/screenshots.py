@@ -1,0 +1,106 @@
+"""Pictures of the tabs for the README and the docs, from a real run of the WebDAV scenario in a real browser.
+
+    python tools/screenshots.py                      # 10, 20, 40 and 60 users for 30 s each, then docs/images/*.png
+    python tools/screenshots.py --seconds 60 --users 20 50 100
+
+Needs the extras ``webdav`` and ``dev``, and Chromium. The server is the scenario's embedded one; everything stays on
+this machine, and Locust is stopped the way Ctrl-C stops it, so that no user account is left behind.
+"""
+
+from __future__ import annotations
+
+import argparse
+import shutil
+import signal
+import socket
+import subprocess
+import sys
+import time
+import urllib.error
+import urllib.parse
+import urllib.request
+from pathlib import Path
+from typing import Any
+
+from playwright.sync_api import sync_playwright
+
+ROOT = Path(__file__).resolve().parents[1]
+TABS = ("Launches", "Percentiles", "Population", "Generator", "Capacity")
+FLAGS = [
+    "--no-sandbox",
+    "--disable-gpu",
+    "--no-first-run",
+    "--disable-background-networking",
+    "--disable-dev-shm-usage",
+]
+
+
+def main() -> None:
+    """Run the scenario in steps, take the pictures, stop it."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument(
+        "--users", type=int, nargs="+", default=[10, 20, 40, 60], help="numbers of users, one after another"
+    )
+    parser.add_argument("--seconds", type=float, default=30, help="how long each number of users is held")
+    parser.add_argument("--out", type=Path, default=ROOT / "docs" / "images", help="where the pictures go")
+    options = parser.parse_args()
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        port = probe.getsockname()[1]
+    command = [sys.executable, "-m", "locust", "-f", str(ROOT / "scenarios" / "webdav.py")]
+    command += ["--web-host", "127.0.0.1", "--web-port", str(port), "--realism-seed", "1"]
+    locust = subprocess.Popen(command, cwd=ROOT, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+    try:
+        url = f"http://127.0.0.1:{port}/"
+        wait_for(url)
+        for users in options.users:
+            send(url, user_count=users, spawn_rate=10)
+            time.sleep(options.seconds)
+        options.out.mkdir(parents=True, exist_ok=True)
+        take(url, options.out)
+    finally:
+        locust.send_signal(signal.SIGINT)
+        try:
+            locust.wait(60)
+        except subprocess.TimeoutExpired:
+            locust.kill()
+
+
+def wait_for(url: str) -> None:
+    """Until the page is served."""
+    for _ in range(150):
+        try:
+            urllib.request.urlopen(url, timeout=5).close()
+            return
+        except (urllib.error.URLError, OSError):
+            time.sleep(0.2)
+    raise SystemExit("Locust's page did not come up")
+
+
+def send(url: str, **form: Any) -> None:
+    """Start, or change the number of users, as the page's form does."""
+    data = urllib.parse.urlencode(form).encode()
+    urllib.request.urlopen(f"{url}swarm", data, timeout=30).close()
+
+
+def take(url: str, out: Path) -> None:
+    """A picture of each tab in both themes."""
+    with sync_playwright() as playwright:
+        browser = playwright.chromium.launch(executable_path=shutil.which("chromium"), args=FLAGS)
+        for theme in ("light", "dark"):
+            view = {"width": 1500, "height": 900}
+            context = browser.new_context(viewport=view, locale="en-US", color_scheme=theme)
+            page = context.new_page()
+            page.goto(url)
+            for title in TABS:
+                page.get_by_role("tab", name=title, exact=True).click()
+                page.locator("#locust-realism .lr-tab").wait_for(timeout=30_000)
+                page.mouse.move(0, 0)
+                page.wait_for_timeout(2500)
+                page.screenshot(path=out / f"{title.lower()}-{theme}.png", full_page=True)
+            context.close()
+        browser.close()
+
+
+if __name__ == "__main__":
+    main()
