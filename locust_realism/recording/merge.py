@@ -10,8 +10,9 @@ from typing import Any
 import numpy as np
 
 from locust_realism.recording.launches import LaunchLog
+from locust_realism.recording.sessions import SessionLog, with_users
 from locust_realism.recording.source import LISTED, BadLine, LaunchFile
-from locust_realism.recording.spool import read_info, read_recording
+from locust_realism.recording.spool import read_info, read_recording, read_sessions
 
 
 def merge_recordings(directories: Sequence[Path]) -> LaunchFile:
@@ -42,10 +43,22 @@ def merge_recordings(directories: Sequence[Path]) -> LaunchFile:
                 sources.setdefault(worker, []).append((directory, part))
         else:
             rest.append(file.log)
-    chosen = [max((log for _, log in found), key=len) for _, found in sorted(sources.items())]
+    chosen = [max(found, key=lambda source: len(source[1])) for _, found in sorted(sources.items())]
+    sessions = [
+        read_sessions(directory)
+        if read_info(directory).get("role") == "worker"
+        else _of_worker(read_sessions(directory), worker)
+        for worker, (directory, _) in zip(sorted(sources), chosen, strict=True)
+    ]
     bad = [BadLine(line.line, line.reason) for _, _, file in files for line in file.bad_lines]
-    log = LaunchLog.concat([*chosen, *rest]).sorted_by_launch()
+    # the users of the whole test, where the workers' files know only their own
+    joined = with_users(LaunchLog.concat(log for _, log in chosen), SessionLog.concat(sessions))
+    log = LaunchLog.concat([joined, *rest]).sorted_by_launch()
     return LaunchFile(log, "recording", sum(file.bad_rows for _, _, file in files), tuple(bad[:LISTED]))
+
+
+def _of_worker(sessions: SessionLog, worker: int) -> SessionLog:
+    return sessions.take(sessions.worker == worker)
 
 
 def _refuse_strangers(directory: Path, info: dict[str, Any], worker: int, files: Sequence[Any]) -> None:

@@ -165,18 +165,26 @@ def read_parquet(where: Any) -> LaunchLog:
 def read_table(where: Any) -> pa.Table:
     """The Arrow table of a Parquet file, with its metadata; ValueError when it is damaged."""
     import pyarrow as pa
-    import pyarrow.parquet as pq
 
     try:
-        # ParquetFile, not read_table: the latter imports the dataset machinery and infers partitions from paths
-        with pq.ParquetFile(where, read_dictionary=_SPELLED) as file:
-            table = file.read(use_threads=False)
-            metadata = file.metadata.metadata
+        try:
+            return _read_table(where, _SPELLED)
+        except KeyError:  # a table without these columns: sessions, health, or made by another tool
+            return _read_table(where, [])
     except (pa.ArrowInvalid, pa.ArrowTypeError, OSError) as error:
         if isinstance(error, FileNotFoundError | PermissionError | IsADirectoryError):
             raise
         raise ValueError(f"not a readable Parquet block: {error}") from error
-    return table.replace_schema_metadata({k: v for k, v in (metadata or {}).items() if k != b"ARROW:schema"})
+
+
+def _read_table(where: Any, dictionary: list[str]) -> pa.Table:
+    import pyarrow.parquet as pq
+
+    # ParquetFile, not read_table: the latter imports the dataset machinery and infers partitions from paths
+    with pq.ParquetFile(where, read_dictionary=dictionary) as file:
+        table = file.read(use_threads=False)
+        metadata = file.metadata.metadata or {}
+    return table.replace_schema_metadata({key: value for key, value in metadata.items() if key != b"ARROW:schema"})
 
 
 def combine(parts: list[tuple[NDArray[Any], int]]) -> tuple[Int32, NDArray[np.int64]]:

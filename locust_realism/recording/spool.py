@@ -25,8 +25,10 @@ from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from locust_realism.recording.health import HealthLog
 from locust_realism.recording.launches import LaunchLog
 from locust_realism.recording.packing import from_table, parquet_writer, read_table
+from locust_realism.recording.sessions import SessionLog, with_users
 from locust_realism.recording.source import LISTED, BadLine, LaunchFile
 
 if TYPE_CHECKING:
@@ -206,7 +208,10 @@ def read_parts(directory: Path, kind: str = "launches") -> Iterator[tuple[Path, 
 
 
 def read_recording(directory: Path) -> LaunchFile:
-    """The launches of a recording, whether it was closed or broke off; damaged parts are left out and named."""
+    """The launches of a recording, whether it was closed or broke off; damaged parts are left out and named.
+
+    ``users`` is joined from the sessions of the recording; those that had not ended when it broke off are missing.
+    """
     logs: list[LaunchLog] = []
     bad: list[BadLine] = []
     files = 0
@@ -219,7 +224,20 @@ def read_recording(directory: Path) -> LaunchFile:
     if not files:
         raise ValueError("the directory holds no launches-*.parquet and is not a recording")
     info = {key: str(value) for key, value in read_info(directory).items()}
-    return LaunchFile(LaunchLog.concat(logs), "recording", len(bad), tuple(bad[:LISTED]), info)
+    log = with_users(LaunchLog.concat(logs), read_sessions(directory))
+    return LaunchFile(log, "recording", len(bad), tuple(bad[:LISTED]), info)
+
+
+def read_sessions(directory: Path) -> SessionLog:
+    """The sessions of a recording; damaged parts are left out."""
+    tables = (table for _, table in read_parts(directory, "sessions"))
+    return SessionLog.concat(SessionLog.from_table(t) for t in tables if not isinstance(t, ValueError))
+
+
+def read_health(directory: Path) -> HealthLog:
+    """The generator's health in a recording; damaged parts are left out."""
+    tables = (table for _, table in read_parts(directory, "health"))
+    return HealthLog.concat(HealthLog.from_table(t) for t in tables if not isinstance(t, ValueError))
 
 
 def merge_files(paths: list[Path], target: Path, *, fsync: bool = False) -> int:

@@ -14,14 +14,19 @@ import gevent
 from gevent.lock import RLock
 from gevent.monkey import get_original
 from locust.env import Environment
-from locust.runners import MasterRunner, WorkerRunner
+from locust.runners import STATE_MISSING, MasterRunner, WorkerRunner
 
+from locust_realism.recording.health import HealthLog
+from locust_realism.recording.launches import LaunchLog
+from locust_realism.recording.sessions import SessionLog, with_users
 from locust_realism.recording.store import DEFAULT_MAX_ROWS, LiveRecord
 from locust_realism.runtime.clock import Clock
+from locust_realism.runtime.completeness import balance, warnings
 from locust_realism.runtime.last_reports import await_last_reports
 from locust_realism.runtime.recorder import Batch, Recorder
 from locust_realism.runtime.run_files import FilePlan, RunFiles
 from locust_realism.runtime.sessions import current_session
+from locust_realism.runtime.side_logs import SideLogs
 from locust_realism.runtime.transport import RESEND, BlockReceiver, BlockSender
 
 logger = logging.getLogger(__name__)
@@ -47,6 +52,7 @@ class Recording:
     sender: BlockSender | None = None
     receiver: BlockReceiver | None = None
     files: RunFiles | None = None
+    side: SideLogs | None = None
     silent_workers: list[str] = field(default_factory=list)
     own_errors: int = 0
     _ticker: Any = None
@@ -68,49 +74,36 @@ class Recording:
 
     def warnings(self) -> list[str]:
         """What a reader of the figures must know, one sentence each; empty when the record is whole."""
-        found = []
-        counts = None if self.record is None else self.record.counts()
-        if counts is not None and counts.lost:
-            found.append(f"{counts.lost} recorded launches never arrived at the master and are missing in the figures.")
-        if counts is not None and counts.out_of_memory:
-            found.append(f"{counts.out_of_memory} of {counts.rows} launches are no longer in memory.")
-        if self.errors:
-            found.append(f"{self.errors} requests or blocks could not be recorded: {self._last_error()}")
-        for worker in self.silent_workers:
-            found.append(f"Worker {worker} did not send its last report: up to its last seconds are missing.")
-        if self.files is not None and self.files.problem:
-            found.append(self.files.problem)
-        if self.files is not None and self.files.lost_rows:
-            found.append(f"{self.files.lost_rows} launches could not be written to the recording.")
-        steps = [(step.noticed_us, step.seconds, "this process") for step in self.clock.steps]
-        bad = 0 if self.recorder is None else self.recorder.bad_start_times
-        if self.receiver is not None:
-            for client_id, peer in self.receiver.peers.items():
-                steps += [(at, by, f"worker {client_id}") for at, by in peer.clock_steps]
-                bad += peer.bad_start_times
-        for _, seconds, where in steps:
-            found.append(
-                f"The wall clock of {where} was set by {seconds:+.3f} s during the run; launch times are corrected."
-            )
-        if bad:
-            found.append(
-                f"{bad} requests gave a start time that is not wall time; their launch was taken from their end."
-            )
-        return found
+        return warnings(self)
 
-    def _last_error(self) -> str:
-        if self.recorder is not None and self.recorder.last_error:
-            return self.recorder.last_error
-        if self.receiver is not None:
-            for peer in self.receiver.peers.values():
-                if peer.last_error:
-                    return peer.last_error
-        return "see the log"
+    def launches(self, *, since_reset: bool = False) -> LaunchLog:
+        """The launches that are held in memory, with the users of the whole test that were running at each.
+
+        Touches neither Locust nor gevent: may be called in any thread.
+        """
+        if self.record is None or self.side is None:
+            return LaunchLog.empty()
+        log = self.record.snapshot(since_reset=since_reset)
+        return with_users(log, self.side.sessions(), self.side.open_since_us())
+
+    def sessions(self) -> SessionLog:
+        """The sessions that have ended."""
+        return SessionLog.empty() if self.side is None else self.side.sessions()
+
+    def health(self) -> HealthLog:
+        """Health of the processes, a row a second each."""
+        return HealthLog.of([]) if self.side is None else self.side.health()
+
+    def balance(self) -> dict[str, int | None]:
+        """Where the launches of the run have gone, see :func:`locust_realism.runtime.completeness.balance`."""
+        return balance(self)
 
     def flush(self) -> None:
         """Wait until every row that has been recorded here, or has arrived here, is in the record."""
         if self.record is not None and self.recorder is not None:
             self._seal()
+        if self.side is not None and self.record is not None:
+            self.side.collect()
         if self.receiver is not None:
             self.receiver.finish()
 
@@ -123,6 +116,8 @@ class Recording:
             self._ticker.kill()
         if self.receiver is not None:
             self.receiver.close()
+        if self.side is not None:
+            self.side.close()
         if self.files is not None:
             self.files.close()
 
@@ -139,6 +134,9 @@ class Recording:
                 step = self.clock.check()
                 if step is not None:
                     logger.warning("the wall clock was set by %+.3f s; launch times are corrected", step.seconds)
+                if self.side is not None and self.record is not None:
+                    self.side.collect()
+                    self._notice_gone_workers(self.side)
                 if self.record is not None and self.recorder is not None:
                     self._seal()
                 elif self.sender is not None:
@@ -146,6 +144,14 @@ class Recording:
             except Exception:
                 self.own_errors += 1
                 logger.exception("recording failed for a moment; the load goes on")
+
+    def _notice_gone_workers(self, side: SideLogs) -> None:
+        runner = self.environment.runner
+        if isinstance(runner, MasterRunner):
+            for client_id in side.reporting():
+                client = runner.clients.get(client_id)
+                if client is None or client.state == STATE_MISSING:
+                    side.worker_gone(client_id)
 
     def _seal(self, before_reset: bool = False) -> None:
         """Move the rows of this process's recorder into its record, off the loop, in order."""
@@ -178,6 +184,8 @@ class Recording:
             self.record.clear()
         if self.files is not None:
             self.files.start_run()
+        if self.side is not None:
+            self.side.start_run()
 
     def _reset(self, **_: Any) -> None:
         """Locust has reset its statistics, or will as soon as this listener returns."""
@@ -255,6 +263,12 @@ def attach(environment: Environment, *, max_rows: int = DEFAULT_MAX_ROWS, files:
         recording._listen(events.request, recording.recorder.listener)
     if files is not None:
         recording.files = RunFiles(files, _role(runner), lambda: _info(runner))
+    recording.side = SideLogs(
+        environment,
+        recording.clock,
+        has_users=not isinstance(runner, MasterRunner),
+        on_rows=None if recording.files is None else recording.files.add_table,
+    )
     if isinstance(runner, WorkerRunner):
         _attach_worker(recording, runner)
     else:
@@ -286,13 +300,15 @@ def _info(runner: Any) -> dict[str, Any]:
 
 def _attach_worker(recording: Recording, runner: WorkerRunner) -> None:
     assert recording.recorder is not None
-    files = recording.files
+    assert recording.side is not None
+    files, side = recording.files, recording.side
     sender = recording.sender = BlockSender(recording.recorder, None if files is None else files.add_packed)
     events = recording.environment.events
 
     def report(client_id: str, data: dict[str, Any], **_: Any) -> None:
         try:
             sender.add_to_report(data)
+            side.add_to_report(data)
         except Exception:
             sender.errors += 1
             logger.exception("rows could not be added to a report; the load goes on")
@@ -307,6 +323,8 @@ def _attach_worker(recording: Recording, runner: WorkerRunner) -> None:
 
 def _attach_master(recording: Recording, runner: MasterRunner) -> None:
     assert recording.record is not None
+    assert recording.side is not None
+    side = recording.side
 
     def ask_again(client_id: str, numbers: list[int]) -> None:
         runner.send_message(RESEND, {"numbers": numbers}, client_id)
@@ -318,9 +336,12 @@ def _attach_master(recording: Recording, runner: MasterRunner) -> None:
         on_rows=None if recording.files is None else recording.files.add,
     )
 
+    worker_index: Any = runner.get_worker_index
+
     def report(client_id: str, data: dict[str, Any], **_: Any) -> None:
         try:
             receiver.receive(client_id, data)
+            side.receive(client_id, worker_index(client_id), data)
         except Exception:
             recording.own_errors += 1
             logger.exception("the rows in a report of worker %s could not be read", client_id)

@@ -14,13 +14,16 @@ import gevent
 from gevent.monkey import get_original
 
 from locust_realism.recording.launches import LaunchLog
-from locust_realism.recording.packing import FORMAT_VERSION, pack
+from locust_realism.recording.packing import FORMAT_VERSION, pack, pack_table
 from locust_realism.recording.spool import Spool, write_info
 
 logger = logging.getLogger(__name__)
 
 FLUSH_S = 2.0
 """Seconds between two writes: what kill -9 can take at most, beside the rows that a worker has yet to report."""
+
+SIDE_BATCH = 8
+"""Tables of sessions and health that wait to be written together."""
 
 DEFAULT_DIRECTORY = Path("realism-recordings")
 """Where runs are recorded unless ``--realism-record`` says otherwise, in the working directory."""
@@ -59,7 +62,9 @@ class RunFiles:
         self.directory: Path | None = None
         self._info = info
         self._spool: Spool | None = None
+        self._side: dict[str, Spool] = {}
         self._logs: list[LaunchLog] = []
+        self._tables: list[tuple[str, Any]] = []
         self._started = 0.0
         self._told = ""
         self._greenlet = gevent.spawn(self._run)
@@ -81,13 +86,24 @@ class RunFiles:
         name = time.strftime("%Y%m%dT%H%M%SZ", time.gmtime(self._started))
         suffix = f"-worker-{os.getpid()}" if self.role == "worker" else ""
         self.directory = _unused(self.plan.directory / f"{name}{suffix}")
-        self._spool = Spool(self.directory, fsync=self.plan.fsync, lock=get_original("threading", "Lock")())
+        self._spool = self._new_spool("launches")
+        self._side = {kind: self._new_spool(kind) for kind in ("sessions", "health")}
+        self._logs, self._tables = [], []
         self._told = ""
 
     def add(self, log: LaunchLog) -> None:
         """Rows to be written with the next flush; may be called in any thread."""
         if self._spool is not None and len(log):
             self._logs.append(log)
+
+    def _new_spool(self, kind: str) -> Spool:
+        assert self.directory is not None
+        return Spool(self.directory, kind, fsync=self.plan.fsync, lock=get_original("threading", "Lock")())
+
+    def add_table(self, kind: str, table: Any, rows: int) -> None:
+        """Rows of ``sessions`` or ``health`` to be written with the next flush but a few."""
+        if rows and kind in self._side:
+            self._tables.append((kind, table))
 
     def add_packed(self, block: bytes, rows: int) -> None:
         """A packed block to be written as it is with the next flush."""
@@ -97,12 +113,12 @@ class RunFiles:
     def close(self) -> None:
         """The run is over: write what is left and merge it into one file."""
         self._close_in_thread()
-        self._spool = None
+        self._spool, self._side = None, {}
         self._greenlet.kill()
 
     def _close_in_thread(self) -> None:
         if self._spool is not None:
-            gevent.get_hub().threadpool.apply(self._flush, (self._spool, True))
+            gevent.get_hub().threadpool.apply(self._flush, (self._spool, self._side, True))
             self._tell()
 
     def _run(self) -> None:
@@ -110,7 +126,7 @@ class RunFiles:
             gevent.sleep(FLUSH_S)
             try:
                 if self._spool is not None:
-                    gevent.get_hub().threadpool.apply(self._flush, (self._spool, False))
+                    gevent.get_hub().threadpool.apply(self._flush, (self._spool, self._side, False))
                     self._tell()
             except Exception:
                 logger.exception("the recording could not be written for a moment; the load goes on")
@@ -123,8 +139,9 @@ class RunFiles:
             logger.warning("The recording in %s is written again.", self.directory)
         self._told = problem
 
-    def _flush(self, spool: Spool, is_last: bool) -> None:
+    def _flush(self, spool: Spool, side: dict[str, Spool], is_last: bool) -> None:
         """Called in a native thread."""
+        self._flush_side(side, is_last)
         logs, self._logs = self._logs, []
         if logs:
             log = LaunchLog.concat(logs)
@@ -134,6 +151,22 @@ class RunFiles:
             self._describe(spool)
         if is_last:
             spool.close()
+
+    def _flush_side(self, side: dict[str, Spool], is_last: bool) -> None:
+        # a few rows a second: they wait until a file is worth its while
+        if not is_last and len(self._tables) < SIDE_BATCH:
+            return
+        import pyarrow as pa
+
+        tables, self._tables = self._tables, []
+        for kind, spool in side.items():
+            mine = [table for of_kind, table in tables if of_kind == kind]
+            if mine:
+                joined = pa.concat_tables(mine).unify_dictionaries()
+                spool.add(pack_table(joined), joined.num_rows)
+            spool.flush()
+            if is_last:
+                spool.close()
 
     def _describe(self, spool: Spool) -> None:
         info = {

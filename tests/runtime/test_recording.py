@@ -1,0 +1,333 @@
+"""Recording in a whole Environment: runs, Reset, sessions, requests that are cut, files."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import gevent
+import pytest
+from locust import FastHttpUser, HttpUser, User, constant, task
+from locust.env import Environment
+
+from locust_realism.recording.formats import read_launches
+from locust_realism.recording.spool import read_health, read_sessions
+from locust_realism.runtime.recording import Recording, attach
+from locust_realism.runtime.run_files import FilePlan
+from locust_realism.runtime.sessions import hook_user_start
+from tests.runtime.cluster import cluster, eventually
+
+
+class Asker(User):
+    wait_time = constant(0.01)
+
+    @task
+    def ask(self) -> None:
+        start, began = time.time(), time.perf_counter()
+        gevent.sleep(0.002)
+        self.environment.events.request.fire(
+            request_type="ASK",
+            name="it",
+            response_time=(time.perf_counter() - began) * 1000,
+            response_length=1,
+            exception=None,
+            start_time=start,
+            context={},
+        )
+
+
+@pytest.fixture
+def local() -> Iterator[tuple[Environment, Recording]]:
+    hook_user_start()
+    environment = Environment(user_classes=[Asker])
+    environment.create_local_runner()
+    recording = attach(environment)
+    yield environment, recording
+    recording.detach()
+    environment.runner.quit()  # type: ignore[union-attr]
+
+
+def run(environment: Environment, users: int, seconds: float) -> None:
+    runner: Any = environment.runner
+    runner.start(users, spawn_rate=users)
+    gevent.sleep(seconds)
+    runner.stop()
+
+
+def counts(environment: Environment) -> tuple[int, int]:
+    return environment.stats.total.num_requests, environment.stats.total.num_failures
+
+
+def test_a_second_run_starts_clean(local: tuple[Environment, Recording]) -> None:
+    environment, recording = local
+    for users in (3, 2):
+        run(environment, users, 0.5)
+        recording.flush()
+        log = recording.launches()
+        assert len(log) == counts(environment)[0] > 10
+        assert set(log.slot.tolist()) == set(range(users)), "slots are reused from 0 by the users of the next run"
+        assert len(recording.sessions()) == users
+
+
+def test_reset_resets_what_locust_resets(local: tuple[Environment, Recording]) -> None:
+    environment, recording = local
+    runner: Any = environment.runner
+    runner.start(3, spawn_rate=3)
+    gevent.sleep(0.4)
+    environment.events.reset_stats.fire()  # as the page's button does
+    runner.stats.reset_all()
+    gevent.sleep(0.4)
+    runner.stop()
+    recording.flush()
+    since, whole = recording.launches(since_reset=True), recording.launches()
+    assert len(since) == counts(environment)[0]
+    assert 10 < len(since) < len(whole)
+    assert recording.record is not None
+    assert recording.record.counts().rows_since_reset == len(since)
+
+
+def test_users_at_a_launch_are_those_that_run_then(local: tuple[Environment, Recording]) -> None:
+    environment, recording = local
+    runner: Any = environment.runner
+    runner.start(2, spawn_rate=2)
+    gevent.sleep(0.3)
+    grown = recording.clock.now_us()
+    runner.start(5, spawn_rate=100)
+    gevent.sleep(0.3)
+    recording.flush()
+    log = recording.launches()
+    assert set(log.users[log.launch_us < grown].tolist()) <= {1, 2}
+    assert log.users[-1] == 5, "sessions that have not ended count, too"
+    runner.stop()
+    recording.flush()
+    assert recording.launches().users.tolist()[: len(log)] == log.users.tolist()
+
+
+def test_an_exception_of_ours_never_stops_the_load(
+    local: tuple[Environment, Recording], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    environment, recording = local
+    monkeypatch.setattr("locust_realism.runtime.recording.TICK_S", 0.05)
+
+    def broken(*_: Any, **__: Any) -> None:
+        raise RuntimeError("broken on purpose")
+
+    monkeypatch.setattr(recording.clock, "check", broken)
+    gevent.sleep(1.1)  # the tick that began before
+    run(environment, 2, 0.5)
+    assert counts(environment)[0] > 10
+    assert recording.errors > 0
+    assert any("could not be recorded" in text for text in recording.warnings())
+
+
+def test_health_is_taken_once_a_second(local: tuple[Environment, Recording]) -> None:
+    environment, recording = local
+    run(environment, 2, 2.5)
+    recording.flush()
+    health = recording.health()
+    assert 1 <= len(health) <= 3
+    assert health.users.max() == 2
+    assert health.memory_bytes.min() > 1 << 20
+    assert (health.lag_max_us >= health.lag_p99_us).all()
+
+
+def test_a_stalled_event_loop_shows_as_lag(local: tuple[Environment, Recording]) -> None:
+    _, recording = local
+    gevent.sleep(0.2)
+    until = time.perf_counter() + 0.3
+    while time.perf_counter() < until:
+        pass
+    eventually(lambda: recording.flush() or len(recording.health()))
+    assert recording.health().lag_max_us.max() > 250_000
+
+
+SERVER = """
+import os, time
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+class Answer(BaseHTTPRequestHandler):
+    protocol_version = "HTTP/1.1"
+    disable_nagle_algorithm = True
+    def do_GET(self):
+        os.write(1, f"{time.time()}\\n".encode())  # one write: threads must not mix their lines
+        time.sleep(5 if self.path == "/slow" else 0.02)
+        self.send_response(200)
+        self.send_header("Content-Length", "2")
+        self.end_headers()
+        try:
+            self.wfile.write(b"ok")
+        except OSError:
+            pass  # the client was killed
+    def log_message(self, *_):
+        pass
+server = ThreadingHTTPServer(("127.0.0.1", 0), Answer)
+server.daemon_threads = True
+print(server.server_address[1], flush=True)
+server.serve_forever()
+"""
+
+
+@pytest.fixture
+def server() -> Iterator[tuple[int, list[float]]]:
+    """A server in a process of its own that notes when each request arrives; /slow takes 5 s, all else 20 ms."""
+    process = subprocess.Popen([sys.executable, "-c", SERVER], stdout=subprocess.PIPE, text=True)
+    assert process.stdout is not None
+    arrivals: list[float] = []
+    port = int(process.stdout.readline())
+    stdout = process.stdout
+    reader = gevent.spawn(lambda: arrivals.extend(float(line) for line in stdout))
+    yield port, arrivals
+    process.kill()
+    reader.join(2)
+    process.wait()
+
+
+def ask_plainly(user: Any) -> None:
+    """A client of one's own, as in Locust's manual: measure and fire."""
+    import requests
+
+    start, began = time.time(), time.perf_counter()
+    response = requests.get(f"{user.host}/page", timeout=10)
+    user.environment.events.request.fire(
+        request_type="GET",
+        name="/page",
+        response_time=(time.perf_counter() - began) * 1000,
+        response_length=len(response.content),
+        response=response,
+        exception=None,
+        start_time=start,
+        context={},
+    )
+
+
+@pytest.mark.parametrize("base", [FastHttpUser, HttpUser, User])
+def test_every_kind_of_client_gives_the_record_that_the_server_saw(
+    base: type[User], server: tuple[int, list[float]]
+) -> None:
+    port, arrivals = server
+    hook_user_start()
+
+    class Getter(base):  # type: ignore[misc, valid-type]
+        host = f"http://127.0.0.1:{port}"
+        wait_time = constant(0.05)
+
+        @task
+        def get(self) -> None:
+            ask_plainly(self) if base is User else self.client.get("/page")
+
+    environment = Environment(user_classes=[Getter], stop_timeout=5)
+    environment.create_local_runner()
+    recording = attach(environment)
+    run(environment, 1, 1.5)
+    recording.flush()
+    log = recording.launches()
+    eventually(lambda: len(arrivals) >= len(log))
+    assert len(log) == len(arrivals) == counts(environment)[0] >= 5
+    assert [log.labels[k] for k in set(log.label.tolist())] == [("GET", "/page")]
+    assert {log.outcomes[k] for k in log.outcome} == {(False, 200, "")}
+    assert set(log.size_bytes.tolist()) == {2}
+    # a launch precedes its arrival by what connecting and sending take, and the end follows it by the 20 ms
+    delays = [arrival - launch / 1e6 for arrival, launch in zip(sorted(arrivals), sorted(log.launch_us), strict=True)]
+    assert min(delays) > -0.002
+    assert sorted(delays)[len(delays) // 2] < 0.05
+    assert log.response_us.min() >= 20_000
+    balance = recording.balance()
+    assert balance["launched"] == len(log)
+    assert balance["http_sent"] == (0 if base is User else len(log))
+    recording.detach()
+    environment.runner.quit()  # type: ignore[union-attr]
+
+
+@pytest.mark.parametrize("base", [FastHttpUser, HttpUser])
+def test_requests_that_the_stop_cuts_are_counted_and_the_balance_closes(
+    base: type[User], server: tuple[int, list[float]]
+) -> None:
+    port, arrivals = server
+    hook_user_start()
+
+    class Getter(base):  # type: ignore[misc, valid-type]
+        host = f"http://127.0.0.1:{port}"
+        wait_time = constant(0)
+
+        @task
+        def get(self) -> None:
+            self.client.get("/page")
+            self.client.get("/slow")
+
+    environment = Environment(user_classes=[Getter])
+    environment.create_local_runner()
+    recording = attach(environment)
+    run(environment, 4, 1.0)
+    recording.flush()
+    balance = recording.balance()
+    eventually(lambda: len(arrivals) >= 8)
+    assert balance == {
+        "launched": 8,
+        "finished": 4,
+        "failed": 0,
+        "cut": 4,
+        "lost": 0,
+        "waiting": 0,
+        "http_sent": 8,
+    }
+    assert len(arrivals) == 8
+    recording.detach()
+    environment.runner.quit()  # type: ignore[union-attr]
+
+
+def test_each_run_has_a_recording_of_its_own(tmp_path: Path) -> None:
+    hook_user_start()
+    environment = Environment(user_classes=[Asker])
+    environment.create_local_runner()
+    recording = attach(environment, files=FilePlan(tmp_path))
+    rows = []
+    for _ in range(2):
+        run(environment, 2, 0.4)
+        recording.flush()
+        rows.append(recording.launches())
+    recording.detach()
+    environment.runner.quit()  # type: ignore[union-attr]
+    directories = sorted(tmp_path.iterdir())
+    assert len(directories) == 2
+    for directory, log in zip(directories, rows, strict=True):
+        found = read_launches(directory)
+        assert found.launch_us.tolist() == log.launch_us.tolist()
+        assert found.users.tolist() == log.users.tolist()
+        assert len(read_sessions(directory)) == 2
+        assert isinstance(len(read_health(directory)), int)
+
+
+def test_a_disk_that_fails_is_told_and_the_load_goes_on(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    place = tmp_path / "file"
+    place.write_text("not a directory")
+    hook_user_start()
+    environment = Environment(user_classes=[Asker])
+    environment.create_local_runner()
+    recording = attach(environment, files=FilePlan(place))
+    run(environment, 2, 4.5)  # two flushes fail
+    recording.flush()
+    assert len(recording.launches()) == counts(environment)[0] > 50
+    assert sum("cannot be written" in record.message for record in caplog.records) == 1, "one clear warning"
+    assert any("cannot be written" in text for text in recording.warnings())
+    recording.detach()
+    environment.runner.quit()  # type: ignore[union-attr]
+
+
+def test_a_worker_that_dies_leaves_no_users_behind(monkeypatch: pytest.MonkeyPatch) -> None:
+    """N(t) must fall when a worker is lost, although nobody reports the end of its sessions."""
+    recordings: list[Recording] = []
+    hook_user_start()
+    with cluster(monkeypatch, [Asker], lambda environment: recordings.append(attach(environment))) as made:
+        side = recordings[0].side
+        assert side is not None
+        made.start(6, spawn_rate=100)
+        eventually(lambda: len(side.open_since_us()) == 6)
+        made.kill(made.workers[1])
+        eventually(lambda: len(side.open_since_us()) == 3)
+        ended = side.sessions()
+        assert [ended.endings[k] for k in ended.ending] == ["worker gone"] * 3
+        for recording in recordings:
+            recording.detach()

@@ -1,0 +1,99 @@
+"""Sessions and health in columns, and the number of users at each launch."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from locust_realism.recording.health import HEALTH_DTYPES, MASTER, HealthLog
+from locust_realism.recording.launches import MISSING, LaunchLog
+from locust_realism.recording.packing import pack_table, read_table
+from locust_realism.recording.sessions import SESSION_DTYPES, SessionLog, with_users
+
+SPANS = st.lists(st.tuples(st.integers(0, 50), st.integers(0, 20)), max_size=20)
+
+
+@settings(max_examples=200, deadline=None)
+@given(SPANS, st.lists(st.integers(0, 50), max_size=5), st.lists(st.integers(-5, 80), max_size=20))
+def test_users_running_are_those_whose_session_covers_the_instant(
+    spans: list[tuple[int, int]], still_open: list[int], times: list[int]
+) -> None:
+    starts = [start for start, _ in spans]
+    ends = [start + length for start, length in spans]
+    log = SessionLog.build(starts, ends)
+    expected = [
+        sum(start <= t < end for start, end in zip(starts, ends, strict=True)) + sum(start <= t for start in still_open)
+        for t in times
+    ]
+    assert log.running_at(times, still_open).tolist() == expected
+
+
+def test_launches_get_the_users_of_the_whole_test() -> None:
+    launches = LaunchLog.build([5, 15, 25, 35], 1, worker=[0, 1, 0, 1])
+    sessions = SessionLog.build([0, 10], [30, 20], worker=[0, 1])
+    assert with_users(launches, sessions).users.tolist() == [1, 2, 1, 0]
+    assert with_users(launches, sessions, [12]).users.tolist() == [1, 3, 2, 1]
+    assert with_users(launches, SessionLog.empty()).users.tolist() == [MISSING] * 4
+
+
+def some_sessions() -> SessionLog:
+    return SessionLog.build(
+        [1, 2, 3],
+        [4, 5, 6],
+        planned_us=[0, MISSING, 2],
+        tasks=[7, 8, 9],
+        slot=[0, 1, 0],
+        worker=2,
+        user_class=["Buyer", "Reader", "Buyer"],
+        ending=["ran out", "killed", "stopped"],
+    )
+
+
+def test_sessions_survive_the_way_to_a_file_and_back() -> None:
+    import pyarrow as pa
+
+    log = some_sessions()
+    back = SessionLog.from_table(read_table(pa.BufferReader(pack_table(log.to_table()))))
+    assert back.rows() == log.rows()
+    joined = SessionLog.concat([log, back, SessionLog.empty()])
+    assert joined.rows() == log.rows() * 2
+    assert joined.take(joined.slot == 1).rows() == [log.rows()[1]] * 2
+
+
+def test_export_rows_are_plain() -> None:
+    assert some_sessions().rows()[1] == {
+        "user_class": "Reader",
+        "worker": 2,
+        "slot": 1,
+        "start": 2e-6,
+        "end": 5e-6,
+        "duration_s": 3e-6,
+        "planned_start": None,
+        "tasks": 8,
+        "ending": "killed",
+    }
+
+
+def test_unknown_column_and_unequal_lengths_are_refused() -> None:
+    with pytest.raises(ValueError, match=r"unknown column\(s\) \['age'\]"):
+        SessionLog.build([1], [2], age=3)
+    with pytest.raises(ValueError, match="slot has 2 rows, expected 1"):
+        SessionLog(*(np.zeros(2 if name == "slot" else 1, dtype) for name, dtype in SESSION_DTYPES.items()))
+    with pytest.raises(ValueError, match="cpu has 1 rows, expected 2"):
+        HealthLog(*(np.zeros(1 if name == "cpu" else 2, dtype) for name, dtype in HEALTH_DTYPES.items()))
+
+
+def test_health_survives_and_the_worst_worker_is_named_not_the_master() -> None:
+    import pyarrow as pa
+
+    seconds = [(k, 0, 5, 1000, 900, 800, 0.5, 0.6) for k in range(100)]
+    busy = [(k, 1, 5, 1000, 90_000, 70_000, 0.97, 0.6) for k in range(100)]
+    master = [(k, MASTER, 0, 1000, 900_000, 900_000, 1.0, 0.6) for k in range(100)]
+    log = HealthLog.concat([HealthLog.of(rows) for rows in (seconds, busy, master, [])])
+    back = HealthLog.from_table(read_table(pa.BufferReader(pack_table(log.to_table()))))
+    assert back.cpu.tolist() == log.cpu.tolist()
+    assert back.worker.dtype == np.int32
+    assert back.worst() == {"cpu_max": 0.97, "loop_lag_p99_ms": 70.0}
+    assert HealthLog.of([]).worst() == {}
