@@ -225,18 +225,22 @@ def test_every_kind_of_client_gives_the_record_that_the_server_saw(
     recording.flush()
     log = recording.launches()
     eventually(lambda: len(arrivals) >= len(log))
-    assert len(log) == len(arrivals) == counts(environment)[0] >= 5
+    balance = recording.balance()
+    # Locust may kill a user whose wait has just ended: then the last request is cut, which an own client cannot tell
+    missing = len(arrivals) - len(log)
+    assert missing == balance["cut"] if base is not User else missing in (0, 1)
+    assert len(log) == counts(environment)[0] >= 5
     assert [log.labels[k] for k in set(log.label.tolist())] == [("GET", "/page")]
     assert {log.outcomes[k] for k in log.outcome} == {(False, 200, "")}
     assert set(log.size_bytes.tolist()) == {2}
     # a launch precedes its arrival by what connecting and sending take, and the end follows it by the 20 ms
-    delays = [arrival - launch / 1e6 for arrival, launch in zip(sorted(arrivals), sorted(log.launch_us), strict=True)]
+    pairs = zip(sorted(arrivals), sorted(log.launch_us.tolist()), strict=False)
+    delays = [arrival - launch / 1e6 for arrival, launch in pairs]
     assert min(delays) > -0.002
     assert sorted(delays)[len(delays) // 2] < 0.05
     assert log.response_us.min() >= 20_000
-    balance = recording.balance()
-    assert balance["launched"] == len(log)
-    assert balance["http_sent"] == (0 if base is User else len(log))
+    assert balance["http_sent"] == (0 if base is User else len(arrivals))
+    assert balance["launched"] == len(log) + (balance["cut"] or 0)
     recording.detach()
     environment.runner.quit()  # type: ignore[union-attr]
 
