@@ -78,11 +78,16 @@ def main() -> int:
     """Write the file, analyse it, print."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
     parser.add_argument("--rows", type=int, default=3_421_980)
+    parser.add_argument("--write", type=Path, metavar="FILE", help="only write the example")
     parser.add_argument("--toolkit", type=Path, metavar="DIR")
     options = parser.parse_args()
+    if options.write:
+        write_launches(example(options.rows), options.write)
+        return 0
     with tempfile.TemporaryDirectory() as place:
         file = Path(place) / "run.jtl"
-        write_launches(example(options.rows), file)
+        # Written by a process of its own: the kernel counts a parent's memory to its children.
+        subprocess.run([sys.executable, __file__, "--rows", str(options.rows), "--write", str(file)], check=True)
         print(f"{options.rows:,} rows, {file.stat().st_size / 1e6:.0f} MB of CSV")
         base = [sys.executable, "-m", "locust_realism.cli"]
         met = True

@@ -241,16 +241,17 @@ def autocorrelation(values: Floats, lags: int = 20) -> list[float]:
     return [float(centred[:-lag] @ centred[lag:]) / power for lag in range(1, lags + 1)] if power else []
 
 
-def exponential_distance(relative_gaps: Floats) -> float:
-    """Kolmogorov's distance between the distribution of gaps of mean 1 and the exponential, to 1e-4.
+def exponential_distance(ordered_gaps: Floats) -> float:
+    """Kolmogorov's distance between the distribution of gaps of mean 1, in ascending order, and the exponential.
+
+    On long samples it is looked at in 20,000 places, which misses less than 1e-4 of it.
 
     >>> round(exponential_distance(np.full(1000, 1.0)), 3)
     0.632
     """
-    n = len(relative_gaps)
+    n = len(ordered_gaps)
     if not n:
         return math.nan
-    ordered = np.sort(relative_gaps)
     ranks = np.unique(np.linspace(0, n - 1, min(n, 20_000)).astype(np.int64))
-    curve = -np.expm1(-ordered[ranks])
+    curve = -np.expm1(-ordered_gaps[ranks])
     return float(max(((ranks + 1) / n - curve).max(), (curve - ranks / n).max()))

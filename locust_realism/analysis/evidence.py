@@ -158,29 +158,35 @@ def _gaps(times: Floats, launches: NDArray[np.int64], start_us: int, per_window:
     n = len(times) - 1
     if n < 2 or times[-1] <= times[0]:
         return Gaps(n=max(n, 0))
-    gaps = np.diff(times)
     raw = np.diff(launches)
-    if planned:
-        relative, cov = gaps / gaps.mean(), coefficient_of_variation(gaps)
-    else:
-        relative, cov = scale.local_gaps(gaps, per_window)
     longest = int(np.argmax(raw))
-    top = max(1, math.ceil(LONGEST_SHARE * len(relative)))
-    parted = np.partition(relative, len(relative) - top)
+    longest_s, raw_cov = float(raw[longest]) / 1e6, coefficient_of_variation(raw)
+    del raw  # columns of a long run are large: one at a time
+    relative = np.diff(times)
+    if planned:
+        relative /= relative.mean()
+        cov = coefficient_of_variation(relative)
+    else:
+        relative, cov = scale.local_gaps(relative, per_window)
+    short_share = float((relative < SHORT_GAP).mean()) / SHORT_GAP_SHARE
+    correlations = tuple(scale.autocorrelation(relative))
     squares = float(relative @ relative)
-    tail = parted[len(relative) - top :]
+    # From here on only the size of the gaps matters and no longer their order.
+    relative.sort()
+    top = max(1, math.ceil(LONGEST_SHARE * len(relative)))
+    tail = relative[len(relative) - top :]
     return Gaps(
         n=n,
         rate=n / (float(launches[-1] - launches[0]) / 1e6),
-        raw_cov=coefficient_of_variation(raw),
+        raw_cov=raw_cov,
         cov=cov,
         kind="planned" if planned else "windowed",
-        short_share=float((relative < SHORT_GAP).mean()) / SHORT_GAP_SHARE,
+        short_share=short_share,
         longest_share=float(tail @ tail) / squares if squares else math.nan,
-        longest_s=float(raw[longest]) / 1e6,
+        longest_s=longest_s,
         longest_at_s=float(launches[longest] - start_us) / 1e6,
-        cov_without_longest=coefficient_of_variation(parted[: len(relative) - top]),
-        correlations=tuple(scale.autocorrelation(relative)),
+        cov_without_longest=coefficient_of_variation(relative[: len(relative) - top]),
+        correlations=correlations,
         distance=scale.exponential_distance(relative),
     )
 

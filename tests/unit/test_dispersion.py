@@ -146,14 +146,14 @@ def test_the_clocks_tick_is_found_and_dithering_restores_the_gaps():
     assert coefficient_of_variation(np.diff(coarse)) == pytest.approx(coarse_clock_cov(1000, 0.001), abs=0.02)
     restored = np.diff(dither(coarse, 1000))
     assert abs(coefficient_of_variation(restored) - 1) < 4 / math.sqrt(50_000)
-    assert exponential_distance(np.diff(coarse) / np.diff(coarse).mean()) > 0.1, "the negative control"
+    assert exponential_distance(np.sort(np.diff(coarse) / np.diff(coarse).mean())) > 0.1, "the negative control"
     assert clock_tick_us(np.concatenate((coarse, [int(coarse[-1]) + 1]))) == 1, "one odd time late in the log"
     assert clock_tick_us(np.array([5])) == 1
 
 
 def test_distance_and_correlation_agree_with_scipy_and_numpy():
     gaps = np.random.default_rng(8).gamma(2.0, 0.5, 5000)
-    assert exponential_distance(gaps) == pytest.approx(kstest(gaps, "expon").statistic, abs=1e-4)
+    assert exponential_distance(np.sort(gaps)) == pytest.approx(kstest(gaps, "expon").statistic, abs=1e-4)
     values = np.convolve(np.random.default_rng(9).normal(size=3000), [1, 0.6], mode="valid")
     found = autocorrelation(values, lags=3)
     assert found[0] == pytest.approx(np.corrcoef(values[:-1], values[1:])[0, 1], abs=2e-3)
