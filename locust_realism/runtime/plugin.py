@@ -19,6 +19,7 @@ from locust_realism.report.html import add_section, render_report
 from locust_realism.report.text import wants_color, wants_unicode
 from locust_realism.runtime.ending import end_gently
 from locust_realism.runtime.finish import Finish
+from locust_realism.runtime.generator_view import GeneratorView
 from locust_realism.runtime.intent import intended_load
 from locust_realism.runtime.options import OPTIONS, add_options
 from locust_realism.runtime.population_view import population_document
@@ -64,19 +65,21 @@ def _compose(environment: Environment, web_ui: Any, **_: Any) -> None:
     recording = attach(environment, files=file_plan(environment.parsed_options))
     if isinstance(environment.runner, WorkerRunner):
         return
+    generator = GeneratorView(environment, recording)
     provider = RunProvider(
         environment,
         recording,
         settings=lambda: analysis_settings(environment.parsed_options),
         facts=lambda: intended_load(environment),
         population=lambda: population_document(environment),
-        generator=lambda: {"workers": [], "target": None},
-        sessions=list,
+        generator=generator.document,
+        sessions=lambda: recording.sessions().rows(),
         report=render_report,
         version=version("locust_realism"),
     )
     events: Any = environment.events
     events.test_start.add_listener(lambda **_: provider.run_starts())
+    events.test_start.add_listener(lambda **_: generator.clear())
     if web_ui is not None:
         register(web_ui, provider)
     finish = Finish(environment, provider, render=_for_terminal, add_section=add_section)

@@ -80,7 +80,7 @@ class RunProvider:
 
     def _compute(self, window: str) -> Document:
         """Called in a native thread: nothing here may touch Locust or gevent."""
-        log = self._record.snapshot(since_reset=window == "reset")
+        log: LaunchLog = self.recording.launches(since_reset=window == "reset")
         origin = self._started_us or (int(log.launch_us.min()) if len(log) else 0)
         bounds = window_bounds(log, window, origin)
         settings = self._settings()
@@ -91,7 +91,7 @@ class RunProvider:
             settings=settings,
             window=bounds,
             run_start_us=origin,
-            facts=self._known,
+            facts=replace(self._known, health=self.recording.health().worst()),
             source={"kind": "live run", "warnings": self.recording.warnings()},
         )
 
@@ -145,7 +145,7 @@ class RunProvider:
 
     def export_rows(self) -> LaunchLog:
         """Every row recorded in this run that is held in memory."""
-        log: LaunchLog = self._record.snapshot()
+        log: LaunchLog = self.offload(self.recording.launches)
         return log
 
     def export_sessions(self) -> Sequence[Mapping[str, Any]]:

@@ -62,8 +62,15 @@ def _beyond(
     if not over:
         return []
     worst = max(over, key=lambda worker: worker[key])
-    who = f"Worker {worst.get('id', '?')}" + (f" and {len(over) - 1} more" if len(over) > 1 else "")
+    name = worst.get("id", "?")
+    who = {"master": "The master", "local": "Locust"}.get(name, f"Worker {name}")
+    who += f" and {len(over) - 1} more" if len(over) > 1 else ""
     return [{"status": status, "text": words(who, worst[key])}]
+
+
+def _inside(who: str) -> str:
+    """The words inside a sentence: only Locust keeps its capital."""
+    return who if who.startswith("Locust") else who[0].lower() + who[1:]
 
 
 def _cpu_text(who: str, value: float) -> str:
@@ -74,7 +81,7 @@ def _cpu_text(who: str, value: float) -> str:
 
 
 def _machine_text(who: str, value: float) -> str:
-    return f"The machine of {who.lower()} was {value:.0%} busy: move the generator or the system under test elsewhere."
+    return f"The machine of {_inside(who)} was {value:.0%} busy: move the generator or the system under test elsewhere."
 
 
 def _lag_text(who: str, value: float) -> str:
@@ -94,7 +101,7 @@ def _lost_text(who: str, value: float) -> str:
 
 def _clock_text(who: str, value: float) -> str:
     return (
-        f"The clock of {who.lower()} is known to {value:,.1f} ms only: intervals between launches of different workers "
+        f"The clock of {_inside(who)} is known to {value:,.1f} ms only: intervals between launches of two workers "
         "are not certain, those of each worker are."
     )
 

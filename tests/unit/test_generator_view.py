@@ -1,0 +1,110 @@
+"""The document of the Generator tab: rows and curves of each process from the logs, the local target's CPU."""
+
+from __future__ import annotations
+
+import os
+import socket
+
+import numpy as np
+import pytest
+
+from locust_realism.recording.health import MASTER, HealthLog
+from locust_realism.recording.launches import LaunchLog
+from locust_realism.runtime.generator_view import LocalTarget, health_document, listeners
+from locust_realism.web.findings import generator_findings
+
+NAMES = {0: ("host_a", "running"), 1: ("host_b", "missing"), MASTER: ("master", "running")}
+
+
+def health(seconds: int = 60) -> HealthLog:
+    rows = []
+    for second in range(1, seconds + 1):
+        for worker, cpu in ((MASTER, 0.05), (0, 0.4), (1, 0.95)):
+            lag = 40_000 if worker == 1 and second > seconds - 5 else 2000
+            rows.append((second * 1_000_000, worker, 10 + worker, 90_000_000 + second, lag + 500, lag, cpu, 0.6))
+    return HealthLog.of(rows)
+
+
+def launches() -> LaunchLog:
+    planned = np.arange(2000) * 10_000
+    late = np.where(np.arange(2000) % 2 == 0, 1000, np.arange(2000) * 10)
+    return LaunchLog.build(planned + late, 1000, planned_us=planned, worker=np.arange(2000) % 2)
+
+
+def test_each_process_has_a_row_and_the_master_is_last() -> None:
+    document = health_document(health(), launches(), NAMES)
+    rows = {row["id"]: row for row in document["workers"]}
+    assert list(rows) == ["host_a", "host_b", "master"]
+    assert rows["host_b"]["state"] == "missing"
+    assert rows["host_a"]["rows"] == rows["host_b"]["rows"] == 1000
+    assert rows["host_b"]["cpu"] == pytest.approx(0.95)
+    assert rows["host_b"]["users"] == 11
+    assert rows["master"]["rows"] is rows["master"]["users"] is None
+    assert rows["host_a"]["lag_p99_ms"] == 2.0
+    assert rows["host_b"]["lag_p99_ms"] == 40.0
+    assert rows["host_a"]["memory_bytes"] == 90_000_060
+
+
+def test_lateness_is_that_of_the_planned_launches_of_each_worker() -> None:
+    rows = health_document(health(), launches(), NAMES)["workers"]
+    assert rows[0]["lateness_p50_ms"] == rows[0]["lateness_p99_ms"] == 1.0
+    assert rows[1]["lateness_p99_ms"] == pytest.approx(19.79)
+    unplanned = LaunchLog.build([1, 2], 1)
+    assert "lateness_p99_ms" not in health_document(health(), unplanned, NAMES)["workers"][0]
+
+
+def test_only_the_last_half_minute_counts_as_the_present() -> None:
+    rows = [(s * 1_000_000, 0, 1, 1, 1, 1, 0.9 if s <= 30 else 0.1, 0.5) for s in range(1, 61)]
+    document = health_document(HealthLog.of(rows), LaunchLog.empty(), NAMES)
+    assert document["workers"][0]["cpu"] == pytest.approx(0.1)
+
+
+@pytest.mark.parametrize("seconds", [1, 60, 3000])
+def test_curves_have_one_point_a_bin_for_each_process(seconds: int) -> None:
+    series = health_document(health(seconds), LaunchLog.empty(), NAMES)["series"]
+    assert 1 <= len(series["t_s"]) <= 240
+    assert [worker["id"] for worker in series["workers"]] == ["host_a", "host_b", "master"]
+    for worker in series["workers"]:
+        assert len(worker["cpu"]) == len(worker["lag_p99_ms"]) == len(series["t_s"])
+    assert max(series["workers"][1]["lag_p99_ms"]) == 40.0
+    assert series["workers"][1]["cpu"] == pytest.approx([0.95] * len(series["t_s"]))
+
+
+def test_a_worker_that_came_late_has_no_curve_before() -> None:
+    rows = [(s * 1_000_000, w, 1, 1, 1, 1, 0.5, 0.5) for s in range(1, 20) for w in (0, 1) if w == 0 or s > 10]
+    series = health_document(HealthLog.of(rows), LaunchLog.empty(), NAMES)["series"]
+    late = series["workers"][1]["cpu"]
+    assert late[0] is None
+    assert late[-1] == 0.5
+
+
+def test_without_any_row_there_is_nothing() -> None:
+    document = health_document(HealthLog.of([]), LaunchLog.empty(), {})
+    assert document == {"workers": [], "series": {"t_s": [], "workers": []}}
+
+
+def test_what_is_said_names_the_worker_that_is_short_of_cpu() -> None:
+    found = generator_findings(health_document(health(), launches(), NAMES))
+    assert found[0]["status"] == "red"
+    assert found[0]["text"].startswith("Worker host_b used 95% of its core")
+    assert any("woke its users up to 40 ms late" in finding["text"] for finding in found)
+
+
+def test_the_process_that_listens_on_a_local_port_is_found_and_its_cpu_is_told() -> None:
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        url = f"http://127.0.0.1:{server.getsockname()[1]}"
+        assert [process.pid for process in listeners(url)] == [os.getpid()]
+        target = LocalTarget()
+        assert target.document(url) is None  # the first look only starts the measurement
+        sum(i * i for i in range(2_000_000))
+        document = target.document(url)
+        assert document is not None
+        assert document["cpu"] > 0.2
+    assert listeners(url) == []
+
+
+@pytest.mark.parametrize("host", ["", "http://example.org:80", "https://10.0.0.1", "http://127.0.0.1:99999", "::::"])
+def test_nothing_is_said_of_a_target_elsewhere(host: str) -> None:
+    target = LocalTarget()
+    assert target.document(host) is None
+    assert target.document(host) is None
