@@ -27,6 +27,8 @@ from locust.clients import HttpSession
 from locust.event import EventHook
 
 logger = logging.getLogger(__name__)
+# one client makes many users at once, and keeps ten of the connections, which is right and no reason for a warning each
+logging.getLogger("urllib3.connectionpool").setLevel(logging.ERROR)
 
 USERS = "/ocs/v2.php/cloud/users"
 OCS_HOME = "/remote.php/dav/files/{user}"
@@ -61,8 +63,7 @@ class Settings:
 
     def session(self, auth: tuple[str, str], reported: EventHook | None = None) -> HttpSession:
         """A client of its own that keeps no cookies; its requests are in no figures unless ``reported`` is given."""
-        pool = urllib3.PoolManager(maxsize=64)  # one client makes and deletes many users at once
-        client = HttpSession(base_url=self.host, request_event=reported or EventHook(), user=None, pool_manager=pool)
+        client = HttpSession(base_url=self.host, request_event=reported or EventHook(), user=None)
         client.auth, client.verify = auth, self.verify
         without_cookies(client)
         if not self.verify:
