@@ -71,6 +71,30 @@ class VerdictBounds:
                 _require(value >= amber, item.name, value, f"at least {amber}, where amber begins")
 
 
+def parse_bounds(text: str) -> VerdictBounds:
+    """Bounds of the verdict from ``name=value`` pairs, separated by commas; what is not named keeps its default.
+
+    >>> parse_bounds("cov_red=0.2, feedback_amber=0.05").cov_red
+    0.2
+    >>> parse_bounds("cov=0.2")
+    Traceback (most recent call last):
+        ...
+    ValueError: 'cov' is not a bound of the verdict, expected one of cov_amber, cov_red, pause_amber, pause_red, ...
+    """
+    known = {item.name: item for item in fields(VerdictBounds)}
+    given: dict[str, Any] = {}
+    for part in filter(None, (piece.strip() for piece in text.split(","))):
+        name, _, value = (piece.strip() for piece in part.partition("="))
+        if name not in known:
+            first = ", ".join(list(known)[:4])
+            raise ValueError(f"{name!r} is not a bound of the verdict, expected one of {first}, ...")
+        try:
+            given[name] = int(value) if isinstance(known[name].default, int) else float(value)
+        except ValueError:
+            raise ValueError(f"{name}={value!r} is not a number") from None
+    return VerdictBounds(**given)
+
+
 @dataclass(frozen=True)
 class WorkloadModel:
     """What the test was meant to do, as far as it is known.

@@ -14,7 +14,7 @@ from locust_realism.analysis.evidence import Facts
 from locust_realism.analysis.intervals import in_launch_order
 from locust_realism.analysis.jsonable import to_json_safe
 from locust_realism.analysis.percentiles import RULES
-from locust_realism.analysis.settings import KINDS, RATE_CONVENTIONS, AnalysisSettings, WorkloadModel
+from locust_realism.analysis.settings import KINDS, RATE_CONVENTIONS, AnalysisSettings, WorkloadModel, parse_bounds
 from locust_realism.analysis.summary import summarize
 from locust_realism.analysis.thresholds import ThresholdResult, evaluate_thresholds
 from locust_realism.cli.base import (
@@ -70,6 +70,12 @@ def add_window_options(parser: argparse.ArgumentParser) -> None:
         help="gaps: 1 / mean interval; toolkit: n / (end of the last request - first launch), the default with "
         "--percentile-rule jmeter",
     )
+    figures.add_argument(
+        "--bounds",
+        default="",
+        metavar="NAME=VALUE,...",
+        help="bounds of the verdict other than the default ones, such as cov_red=0.2 (names in docs/verdict.md)",
+    )
 
 
 def add_workload_options(parser: argparse.ArgumentParser) -> None:
@@ -113,6 +119,7 @@ def settings_of(options: argparse.Namespace, **changes: Any) -> AnalysisSettings
             skip_requests=options.skip_requests,
             sample_requests=options.sample,
             mser5=options.mser5,
+            bounds=parse_bounds(options.bounds),
             **changes,
         )
     except ValueError as error:

@@ -16,6 +16,7 @@ from weakref import WeakKeyDictionary
 from locust.util.timespan import parse_timespan
 
 from locust_realism.analysis.percentiles import RULES
+from locust_realism.analysis.settings import parse_bounds
 from locust_realism.analysis.thresholds import ThresholdError, parse_threshold
 
 
@@ -91,6 +92,19 @@ def seconds(text: str) -> float:
     return value
 
 
+def bounds(text: str) -> str:
+    """The text of the verdict's bounds, refused when one is not known or not a bound.
+
+    >>> bounds("cov_red=0.2")
+    'cov_red=0.2'
+    """
+    try:
+        parse_bounds(text)
+    except ValueError as error:
+        raise argparse.ArgumentTypeError(str(error)) from None
+    return text
+
+
 def threshold(text: str) -> str:
     """The text of a threshold, refused with the place of the error when it cannot be understood."""
     try:
@@ -125,6 +139,38 @@ OPTIONS: tuple[Option, ...] = (
         type=seconds,
         in_ui=False,
         metavar="<time>",
+    ),
+    Option(
+        "--realism-warmup-requests",
+        0,
+        "Leave out this number of requests, after --realism-warmup, from the figures of this extension.",
+        type=bounded(int, least=0),
+        in_ui=False,
+        metavar="<int>",
+    ),
+    Option(
+        "--realism-sample-requests",
+        None,
+        "Base the figures on this number of requests after the warm-up, and on none after them.",
+        type=bounded(int, least=1),
+        in_ui=False,
+        metavar="<int>",
+    ),
+    Option(
+        "--realism-mser5",
+        False,
+        "Also leave out the warm-up that the MSER-5 rule finds in the response times.",
+        in_ui=False,
+        action="store_true",
+    ),
+    Option(
+        "--realism-bounds",
+        None,
+        "Bounds of the verdict's checks where they are not to be the default ones, such as "
+        "cov_amber=0.1,cov_red=0.2 (names in docs/verdict.md).",
+        type=bounds,
+        in_ui=False,
+        metavar="<name=value,...>",
     ),
     Option(
         "--realism-percentile-rule",

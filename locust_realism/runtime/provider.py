@@ -85,7 +85,7 @@ class RunProvider:
         bounds = window_bounds(log, window, origin)
         settings = self._settings()
         if window != "run":
-            settings = replace(settings, skip_s=0.0, cooldown_s=0.0)
+            settings = replace(settings, skip_s=0.0, cooldown_s=0.0, skip_requests=0, sample_requests=None, mser5=False)
         return summarize(
             log,
             settings=settings,

@@ -3,7 +3,7 @@
 import importlib.util
 import math
 import sys
-from dataclasses import replace
+from dataclasses import fields, replace
 from pathlib import Path
 
 import numpy as np
@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from locust_realism.analysis.checks import AMBER, GREEN, NO_DATA, RED, Finding, grade
 from locust_realism.analysis.evidence import Evidence, Facts, Gaps, collect, worker_rows
-from locust_realism.analysis.settings import AnalysisSettings, VerdictBounds, WorkloadModel
+from locust_realism.analysis.settings import AnalysisSettings, VerdictBounds, WorkloadModel, parse_bounds
 from locust_realism.analysis.summary import summarize
 from locust_realism.analysis.users import UserTimes
 from locust_realism.analysis.verdict import CAUSES, CHECKS, judge, root_causes
@@ -346,3 +346,25 @@ def test_checks_causes_and_calibrated_kinds_are_in_the_documents():
     assert {cause.name for cause in CAUSES if cause.name not in text} == set()
     for case in calibration.CASES:
         assert f"| {case.simulate.__doc__.strip().rstrip('.')} |" in text, "run benchmarks/calibrate_verdict.py again"
+
+
+def test_every_bound_is_documented_with_its_default_and_can_be_set():
+    text = (SCRIPT.parents[1] / "docs" / "verdict.md").read_text(encoding="utf-8")
+    for item in fields(VerdictBounds):
+        assert f"`{item.name}` {item.default:g}" in text
+        larger = item.default * 100 if item.name.endswith("_red") else item.default
+        assert getattr(parse_bounds(f"{item.name}={larger}"), item.name) == larger
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("cov=1", "'cov' is not a bound of the verdict"),
+        ("cov_red=x", "cov_red='x' is not a number"),
+        ("cov_red", "cov_red='' is not a number"),
+        ("cov_red=0.01", "cov_red is 0.01, expected at least 0.05"),
+    ],
+)
+def test_a_wrong_bound_is_named(text, message):
+    with pytest.raises(ValueError, match=message):
+        parse_bounds(text)
