@@ -28,6 +28,9 @@ if TYPE_CHECKING:
     from .runtime.pacing import diurnal_sine as diurnal_sine
     from .runtime.pacing import paced as paced
     from .runtime.plugin import install as install
+    from .runtime.population import FinitePopulation as FinitePopulation
+    from .runtime.population import Population as Population
+    from .runtime.population import open_arrivals as open_arrivals
     from .workload.arrivals import arrival_times as arrival_times
     from .workload.distributions import constant as constant
     from .workload.distributions import empirical as empirical
@@ -46,8 +49,10 @@ if TYPE_CHECKING:
 
 _HOMES: dict[str, str] = {
     "ConstantRate": "workload.rates",
+    "FinitePopulation": "runtime.population",
     "LaunchLog": "recording.launches",
     "PiecewiseLinearRate": "workload.rates",
+    "Population": "runtime.population",
     "SineRate": "workload.rates",
     "StepRate": "workload.rates",
     "arrival_times": "workload.arrivals",
@@ -58,6 +63,7 @@ _HOMES: dict[str, str] = {
     "gamma": "workload.distributions",
     "install": "runtime.plugin",
     "lognormal": "workload.distributions",
+    "open_arrivals": "runtime.population",
     "paced": "runtime.pacing",
     "pareto": "workload.distributions",
     "rate_from_csv": "workload.rate_csv",

@@ -27,7 +27,6 @@ from .limits import warnings_of
 from .plan import Plan, ensure_plan
 from .population import AnyPopulation, Population, population_of
 from .sessions import hook_user_start
-from .spawn_messages import quicken_spawn_messages
 
 logger = logging.getLogger(__name__)
 
@@ -56,7 +55,6 @@ class PopulationControl:
         self._own_target: int | None = None
         self._reset_stats = environment.reset_stats
         hook_user_start()
-        quicken_spawn_messages()
         environment.dispatcher_class = partial(PopulationDispatcher, base=environment.dispatcher_class, control=self)
         events = environment.events
         events.test_start.add_listener(self._on_test_start)

@@ -33,6 +33,8 @@ from locust.exception import StopTest, StopUser
 from locust.runners import STATE_CLEANUP, STATE_STOPPED, STATE_STOPPING
 from locust.user.task import LOCUST_STATE_RUNNING, LOCUST_STATE_STOPPING
 
+from .spawn_messages import quicken_spawn_messages
+
 logger = logging.getLogger(__name__)
 
 RAN_OUT = "ran out"
@@ -220,6 +222,7 @@ def hook_user_start() -> None:
     """Give every user that starts from now on a session. Calling it again changes nothing."""
     if getattr(User.start, "_realism_hook", False):
         return
+    quicken_spawn_messages()
     start: Any = User.start
     execute_next_task: Any = TaskSet.execute_next_task
     wait: Any = TaskSet.wait
