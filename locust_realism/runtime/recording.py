@@ -18,6 +18,7 @@ from locust.runners import STATE_MISSING, MasterRunner, WorkerRunner
 
 from locust_realism.recording.health import HealthLog
 from locust_realism.recording.launches import LaunchLog
+from locust_realism.recording.offsets import on_master_clock
 from locust_realism.recording.sessions import SessionLog, with_users
 from locust_realism.recording.store import DEFAULT_MAX_ROWS, LiveRecord
 from locust_realism.runtime.clock import Clock
@@ -83,8 +84,13 @@ class Recording:
         """
         if self.record is None or self.side is None:
             return LaunchLog.empty()
-        log = self.record.snapshot(since_reset=since_reset)
+        log = on_master_clock(self.record.snapshot(since_reset=since_reset), self.side.clock_lines())
         return with_users(log, self.side.sessions(), self.side.open_since_us())
+
+    def clock_offset_sd_us(self) -> float | None:
+        """The least certain offset of a worker's clock, as a standard deviation; None without workers."""
+        lines = {} if self.side is None else self.side.clock_lines()
+        return max((line.sd_us for line in lines.values()), default=None)
 
     def sessions(self) -> SessionLog:
         """The sessions that have ended."""

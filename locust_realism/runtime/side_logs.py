@@ -12,12 +12,15 @@ from typing import Any
 
 import numpy as np
 import pyarrow as pa
+from locust.runners import MasterRunner, WorkerRunner
 
 from locust_realism.recording.health import MASTER, HealthLog
 from locust_realism.recording.launches import MISSING, Int64
+from locust_realism.recording.offsets import ClockLine
 from locust_realism.recording.packing import pack_table, read_table
 from locust_realism.recording.sessions import SessionLog
 from locust_realism.runtime.clock import Clock
+from locust_realism.runtime.clock_probes import ClockProber, answer_probes, packed_line, unpacked_line
 from locust_realism.runtime.health import HealthWatch
 from locust_realism.runtime.in_flight import forget as forget_in_flight
 from locust_realism.runtime.in_flight import hook_clients, in_flight
@@ -61,6 +64,12 @@ class SideLogs:
         self._open: dict[str, tuple[int, int, Int64]] = {}  # client -> worker, when told, starts
         self._gone: dict[str, SessionLog] = {}
         self._in_flight: dict[str, dict[str, int]] = {}
+        self._lines: dict[int, ClockLine] = {}
+        self._prober: ClockProber | None = None
+        if isinstance(environment.runner, WorkerRunner):
+            self._prober = ClockProber(environment.runner, clock)
+        elif isinstance(environment.runner, MasterRunner):
+            answer_probes(environment.runner, clock)
         self._watch = HealthWatch(environment.runner, clock, 0 if has_users else MASTER)
         if has_users:
             user_sessions(environment).listeners.append(self._ended.append)
@@ -68,6 +77,8 @@ class SideLogs:
     def close(self) -> None:
         """Stop collecting."""
         self._watch.close()
+        if self._prober is not None:
+            self._prober.close()
         if self.has_users and self._ended.append in user_sessions(self.environment).listeners:
             user_sessions(self.environment).listeners.remove(self._ended.append)
 
@@ -116,6 +127,7 @@ class SideLogs:
             "open": self._open_since().tobytes(),
             "now": self.clock.now_us(),
             "in_flight": asdict(in_flight()),
+            "clock": packed_line(ClockLine() if self._prober is None else self._prober.line()),
         }
 
     def collect(self) -> None:
@@ -144,6 +156,7 @@ class SideLogs:
         self._gone.pop(client_id, None)  # it was only silent for a while
         self._open[client_id] = (worker, int(part["now"]), np.frombuffer(part["open"], dtype=np.int64))
         self._in_flight[client_id] = part["in_flight"]
+        self._lines[worker] = unpacked_line(part["clock"])
 
     def worker_gone(self, client_id: str) -> None:
         """A worker was lost: as far as anybody knows its sessions ended with its last report."""
@@ -165,6 +178,10 @@ class SideLogs:
         """Starts of the sessions that have not ended, as of the last report."""
         starts = [starts for _, _, starts in list(self._open.values())]
         return np.concatenate(starts) if starts else np.zeros(0, dtype=np.int64)
+
+    def clock_lines(self) -> dict[int, ClockLine]:
+        """By the index of each worker, what its clock is off the master's by."""
+        return dict(self._lines)
 
     def health(self) -> HealthLog:
         """Health of all processes, one row a second each."""

@@ -16,6 +16,7 @@ from locust.env import Environment
 
 from locust_realism.recording.formats import read_launches
 from locust_realism.recording.spool import read_health, read_sessions
+from locust_realism.runtime.clock import Clock
 from locust_realism.runtime.recording import Recording, attach
 from locust_realism.runtime.run_files import FilePlan
 from locust_realism.runtime.sessions import hook_user_start
@@ -333,5 +334,47 @@ def test_a_worker_that_dies_leaves_no_users_behind(monkeypatch: pytest.MonkeyPat
         eventually(lambda: len(side.open_since_us()) == 3)
         ended = side.sessions()
         assert [ended.endings[k] for k in ended.ending] == ["worker gone"] * 3
+        for recording in recordings:
+            recording.detach()
+
+
+def test_a_worker_whose_clock_is_wrong_is_mapped_to_the_masters(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Two workers of a cluster, one of them an hour behind: their launches must fall into the same seconds."""
+    recordings: list[Recording] = []
+    made_clocks = iter([0.0, 0.0, -3600.0])  # master, first worker, second worker
+
+    def shifted(mono: Any = time.perf_counter) -> Clock:
+        behind = next(made_clocks)
+        return Clock(lambda: time.time() + behind, mono)
+
+    class Blind(User):
+        """Gives no start time, which here would come from the one clock that this machine really has."""
+
+        wait_time = constant(0.01)
+
+        @task
+        def ask(self) -> None:
+            self.environment.events.request.fire(
+                request_type="ASK", name="it", response_time=1.0, response_length=1, exception=None, context={}
+            )
+
+    hook_user_start()
+    monkeypatch.setattr("locust_realism.runtime.recording.Clock", shifted)
+    monkeypatch.setattr("locust_realism.runtime.clock_probes.machine_clock", lambda: "")  # as if on other machines
+    with cluster(monkeypatch, [Blind], lambda environment: recordings.append(attach(environment))) as made:
+        master = recordings[0]
+        assert master.side is not None
+        side = master.side
+        made.start(4, spawn_rate=100)
+        eventually(lambda: [line for line in side.clock_lines().values() if line.probes > 32], within=20)
+        eventually(lambda: len(side.clock_lines()) == 2 and len(master.launches()) > 200)
+        offsets = sorted(line.offset_us for line in side.clock_lines().values())
+        assert abs(offsets[0]) < 50_000
+        assert offsets[1] == pytest.approx(3.6e9, abs=50_000)
+        assert master.record is not None
+        raw, mapped = master.record.snapshot(), master.launches()
+        assert raw.launch_us.max() - raw.launch_us.min() > 3.5e9
+        assert mapped.launch_us.max() - mapped.launch_us.min() < 60e6
+        assert master.clock_offset_sd_us() is not None
         for recording in recordings:
             recording.detach()

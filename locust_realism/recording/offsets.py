@@ -1,0 +1,137 @@
+"""Offsets between the clocks of the workers and the master's, from exchanged messages.
+
+A worker sends at t0 (its clock), the master receives at t1 and answers at t2 (the master's clock), the worker receives
+at t3. The master's clock is then ahead of the worker's by theta = ((t1 - t0) + (t2 - t3)) / 2, with an error of at most
+half the time on the way, ((t3 - t0) - (t2 - t1)) / 2, however unequal the two ways are (RFC 5905, section 8). A busy
+event loop delays most messages, hardly ever all: of every 32 probes the one that was fastest is kept. Clocks drift by
+some 30 microseconds a second, so a line is fitted to the kept ones.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+
+import numpy as np
+from numpy.typing import NDArray
+
+from locust_realism.recording.launches import MISSING, Int64, LaunchLog
+
+PROBES = 32
+"""Probes of which the one with the least time on the way is kept."""
+
+KEPT = 240
+"""Kept probes that the line is fitted to; older ones are forgotten."""
+
+
+@dataclass(frozen=True)
+class Probe:
+    """One exchange of messages, microseconds: ``t0`` and ``t3`` by the worker's clock, ``t1`` and ``t2`` the master's.
+
+    >>> probe = Probe(t0=100, t1=1150, t2=1160, t3=210)
+    >>> probe.offset_us, probe.error_us
+    (1000.0, 50.0)
+    """
+
+    t0: int
+    t1: int
+    t2: int
+    t3: int
+
+    @property
+    def offset_us(self) -> float:
+        """What the master's clock is ahead of the worker's by."""
+        return ((self.t1 - self.t0) + (self.t2 - self.t3)) / 2
+
+    @property
+    def error_us(self) -> float:
+        """The offset is wrong by at most this much."""
+        return ((self.t3 - self.t0) - (self.t2 - self.t1)) / 2
+
+
+@dataclass(frozen=True)
+class ClockLine:
+    """A worker's clock against the master's: at t by the worker's, ``offset_us`` + ``drift`` (t - ``at_us``).
+
+    ``sd_us`` is the standard deviation of the offset as far as it can be known, ``probes`` how many it rests on.
+    ``shared`` says that both read one clock, of one machine: then the offset is 0.
+    """
+
+    at_us: int = 0
+    offset_us: float = 0.0
+    drift: float = 0.0
+    sd_us: float = float("inf")
+    probes: int = 0
+    shared: bool = False
+
+    def offset_at(self, times_us: Int64) -> NDArray[np.float64]:
+        """The offset at instants of the worker's clock, in microseconds, shape as given."""
+        return np.asarray(self.offset_us + self.drift * (np.asarray(times_us) - self.at_us), dtype=np.float64)
+
+    @property
+    def matters(self) -> bool:
+        """Whether the clocks are known to differ: correcting by less than the uncertainty would only add noise."""
+        return not self.shared and self.probes > 0 and abs(self.offset_us) > 2 * self.sd_us
+
+
+SHARED = ClockLine(sd_us=0.0, shared=True)
+
+
+class OffsetEstimator:
+    """Keeps the best of each :data:`PROBES` probes and fits the line; ``line()`` is the estimate so far.
+
+    >>> estimator = OffsetEstimator()
+    >>> for second in range(64):
+    ...     estimator.add(Probe(second * 10**6, second * 10**6 + 5020, second * 10**6 + 5020, second * 10**6 + 40))
+    >>> estimator.line().offset_us, estimator.line().probes
+    (5000.0, 64)
+    """
+
+    def __init__(self) -> None:
+        self._window: list[Probe] = []
+        self._kept: list[Probe] = []
+        self._count = 0
+
+    def add(self, probe: Probe) -> None:
+        """Take a probe; one whose times run backwards (a message of an earlier connection) is left out."""
+        if probe.t3 < probe.t0 or probe.t2 < probe.t1 or probe.error_us < 0:
+            return
+        self._count += 1
+        self._window.append(probe)
+        if len(self._window) >= PROBES:
+            self._kept.append(min(self._window, key=lambda found: found.error_us))
+            self._window.clear()
+            del self._kept[:-KEPT]
+
+    def line(self) -> ClockLine:
+        """The line through the kept probes, weighted by 1/error²; one probe alone gives an offset without drift."""
+        points = self._kept or ([min(self._window, key=lambda p: p.error_us)] if self._window else [])
+        if not points:
+            return ClockLine()
+        errors = np.maximum(np.array([point.error_us for point in points]), 1.0)
+        offsets = np.array([point.offset_us for point in points])
+        times = np.array([(point.t0 + point.t3) / 2 for point in points])
+        weights = 1 / errors**2
+        at = float(np.average(times, weights=weights))
+        offset = float(np.average(offsets, weights=weights))
+        apart = times - at
+        spread = float(np.sum(weights * apart**2))
+        # a drift from probes within a few seconds would be noise: a line needs at least four kept ones
+        drift = float(np.sum(weights * apart * (offsets - offset)) / spread) if len(points) >= 4 and spread > 0 else 0.0
+        residuals = offsets - offset - drift * apart
+        # half the way is a bound for any asymmetry; as a deviation, uniform within it, that is error / sqrt(3)
+        asymmetry = float(errors.min()) / 3**0.5
+        scatter = float(np.sqrt(np.average(residuals**2, weights=weights))) if len(points) > 2 else 0.0
+        return ClockLine(round(at), offset, drift, float(np.hypot(asymmetry, scatter)), self._count)
+
+
+def on_master_clock(log: LaunchLog, lines: Mapping[int, ClockLine]) -> LaunchLog:
+    """The launches with the times of each worker mapped to the master's clock, where the two are known to differ."""
+    launch, planned = log.launch_us, log.planned_us
+    for worker, line in lines.items():
+        if line.matters and len(log):
+            mine = log.worker == worker
+            shift = np.rint(line.offset_at(log.launch_us)).astype(np.int64)
+            launch = np.where(mine, launch + shift, launch)
+            planned = np.where(mine & (planned != MISSING), planned + shift, planned)
+    return log if launch is log.launch_us else replace(log, launch_us=launch, planned_us=planned)
