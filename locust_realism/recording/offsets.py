@@ -10,12 +10,16 @@ some 30 microseconds a second, so a line is fitted to the kept ones.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, replace
+from typing import Any, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
 
-from locust_realism.recording.launches import MISSING, Int64, LaunchLog
+from locust_realism.recording.launches import MISSING, Int32, Int64, LaunchLog
+from locust_realism.recording.sessions import SessionLog
+
+Rows = TypeVar("Rows", LaunchLog, SessionLog)
 
 PROBES = 32
 """Probes of which the one with the least time on the way is kept."""
@@ -74,6 +78,23 @@ class ClockLine:
         return not self.shared and self.probes > 0 and abs(self.offset_us) > 2 * self.sd_us
 
 
+def packed_line(line: ClockLine) -> dict[str, Any]:
+    """A line as it goes into a report or a file."""
+    return asdict(line)
+
+
+def unpacked_line(data: Mapping[str, Any]) -> ClockLine:
+    """A line out of a report or a file; KeyError or ValueError when it is none."""
+    return ClockLine(
+        int(data["at_us"]),
+        float(data["offset_us"]),
+        float(data["drift"]),
+        float(data["sd_us"]),
+        int(data["probes"]),
+        bool(data["shared"]),
+    )
+
+
 SHARED = ClockLine(sd_us=0.0, shared=True)
 
 
@@ -127,11 +148,21 @@ class OffsetEstimator:
 
 def on_master_clock(log: LaunchLog, lines: Mapping[int, ClockLine]) -> LaunchLog:
     """The launches with the times of each worker mapped to the master's clock, where the two are known to differ."""
-    launch, planned = log.launch_us, log.planned_us
-    for worker, line in lines.items():
-        if line.matters and len(log):
-            mine = log.worker == worker
-            shift = np.rint(line.offset_at(log.launch_us)).astype(np.int64)
-            launch = np.where(mine, launch + shift, launch)
-            planned = np.where(mine & (planned != MISSING), planned + shift, planned)
-    return log if launch is log.launch_us else replace(log, launch_us=launch, planned_us=planned)
+    return _shifted(log, log.worker, lines, "launch_us", ("launch_us", "planned_us"))
+
+
+def sessions_on_master_clock(log: SessionLog, lines: Mapping[int, ClockLine]) -> SessionLog:
+    """The sessions with the times of each worker mapped to the master's clock, where the two are known to differ."""
+    return _shifted(log, log.worker, lines, "start_us", ("start_us", "end_us", "planned_us"))
+
+
+def _shifted(log: Rows, worker: Int32, lines: Mapping[int, ClockLine], at: str, names: tuple[str, ...]) -> Rows:
+    shift = np.zeros(len(worker), dtype=np.int64)
+    for index, line in lines.items():
+        if line.matters:
+            mine = worker == index
+            shift[mine] = np.rint(line.offset_at(getattr(log, at)[mine]))
+    if not shift.any():
+        return log
+    columns = {name: getattr(log, name) for name in names}
+    return replace(log, **{name: np.where(c == MISSING, c, c + shift) for name, c in columns.items()})

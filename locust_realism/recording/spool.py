@@ -27,6 +27,7 @@ from typing import TYPE_CHECKING, Any
 
 from locust_realism.recording.health import HealthLog
 from locust_realism.recording.launches import LaunchLog
+from locust_realism.recording.offsets import ClockLine, on_master_clock, sessions_on_master_clock, unpacked_line
 from locust_realism.recording.packing import from_table, parquet_writer, read_table
 from locust_realism.recording.sessions import SessionLog, with_users
 from locust_realism.recording.source import LISTED, BadLine, LaunchFile
@@ -210,7 +211,8 @@ def read_parts(directory: Path, kind: str = "launches") -> Iterator[tuple[Path, 
 def read_recording(directory: Path) -> LaunchFile:
     """The launches of a recording, whether it was closed or broke off; damaged parts are left out and named.
 
-    ``users`` is joined from the sessions of the recording; those that had not ended when it broke off are missing.
+    Launch times are mapped to the master's clock where a worker's is known to differ. ``users`` is joined from the
+    sessions of the recording; those that had not ended when it broke off are missing.
     """
     logs: list[LaunchLog] = []
     bad: list[BadLine] = []
@@ -224,20 +226,31 @@ def read_recording(directory: Path) -> LaunchFile:
     if not files:
         raise ValueError("the directory holds no launches-*.parquet and is not a recording")
     info = {key: str(value) for key, value in read_info(directory).items()}
-    log = with_users(LaunchLog.concat(logs), read_sessions(directory))
+    log = on_master_clock(LaunchLog.concat(logs), _clock_lines(directory))
+    log = with_users(log, read_sessions(directory))
     return LaunchFile(log, "recording", len(bad), tuple(bad[:LISTED]), info)
 
 
 def read_sessions(directory: Path) -> SessionLog:
-    """The sessions of a recording; damaged parts are left out."""
+    """The sessions of a recording, on the master's clock; damaged parts are left out."""
     tables = (table for _, table in read_parts(directory, "sessions"))
-    return SessionLog.concat(SessionLog.from_table(t) for t in tables if not isinstance(t, ValueError))
+    log = SessionLog.concat(SessionLog.from_table(t) for t in tables if not isinstance(t, ValueError))
+    return sessions_on_master_clock(log, _clock_lines(directory))
 
 
 def read_health(directory: Path) -> HealthLog:
     """The generator's health in a recording; damaged parts are left out."""
     tables = (table for _, table in read_parts(directory, "health"))
     return HealthLog.concat(HealthLog.from_table(t) for t in tables if not isinstance(t, ValueError))
+
+
+def _clock_lines(directory: Path) -> dict[int, ClockLine]:
+    """What ``run.json`` says of the clocks of the workers; a worker's own recording speaks of itself as worker 0."""
+    try:
+        clocks = read_info(directory).get("clocks", {})
+        return {int(worker): unpacked_line(line) for worker, line in clocks.items()}
+    except (AttributeError, KeyError, TypeError, ValueError):
+        return {}
 
 
 def merge_files(paths: list[Path], target: Path, *, fsync: bool = False) -> int:

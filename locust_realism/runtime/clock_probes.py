@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
@@ -76,20 +75,3 @@ def answer_probes(runner: MasterRunner, clock: Clock) -> None:
         runner.send_message(MESSAGE, {**data, "t2": clock.now_us()}, msg.node_id)
 
     runner.register_message(MESSAGE, answer)
-
-
-def packed_line(line: ClockLine) -> dict[str, Any]:
-    """A line as it goes into a report."""
-    return asdict(line)
-
-
-def unpacked_line(data: dict[str, Any]) -> ClockLine:
-    """A line out of a report."""
-    return ClockLine(
-        int(data["at_us"]),
-        float(data["offset_us"]),
-        float(data["drift"]),
-        float(data["sd_us"]),
-        int(data["probes"]),
-        bool(data["shared"]),
-    )

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from locust_realism.recording.store import Counts
 
 if TYPE_CHECKING:
-    from locust_realism.runtime.recording import Recording
+    from locust_realism.runtime.run_record import Recording
 
 
 def balance(recording: Recording) -> dict[str, int | None]:

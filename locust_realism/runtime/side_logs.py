@@ -16,11 +16,11 @@ from locust.runners import MasterRunner, WorkerRunner
 
 from locust_realism.recording.health import MASTER, HealthLog
 from locust_realism.recording.launches import MISSING, Int64
-from locust_realism.recording.offsets import ClockLine
+from locust_realism.recording.offsets import ClockLine, packed_line, sessions_on_master_clock, unpacked_line
 from locust_realism.recording.packing import pack_table, read_table
 from locust_realism.recording.sessions import SessionLog
 from locust_realism.runtime.clock import Clock
-from locust_realism.runtime.clock_probes import ClockProber, answer_probes, packed_line, unpacked_line
+from locust_realism.runtime.clock_probes import ClockProber, answer_probes
 from locust_realism.runtime.health import HealthWatch
 from locust_realism.runtime.in_flight import forget as forget_in_flight
 from locust_realism.runtime.in_flight import hook_clients, in_flight
@@ -172,15 +172,19 @@ class SideLogs:
 
     def sessions(self) -> SessionLog:
         """Sessions that have ended, the newest MAX_SESSIONS of them."""
-        return SessionLog.concat([*self._sessions, *self._gone.values()])
+        return sessions_on_master_clock(SessionLog.concat([*self._sessions, *self._gone.values()]), self._lines)
 
     def open_since_us(self) -> Int64:
         """Starts of the sessions that have not ended, as of the last report."""
-        starts = [starts for _, _, starts in list(self._open.values())]
-        return np.concatenate(starts) if starts else np.zeros(0, dtype=np.int64)
+        still_open = [
+            SessionLog.build(starts, starts, worker=worker) for worker, _, starts in list(self._open.values())
+        ]
+        return sessions_on_master_clock(SessionLog.concat(still_open), self._lines).start_us
 
     def clock_lines(self) -> dict[int, ClockLine]:
-        """By the index of each worker, what its clock is off the master's by."""
+        """By the index of each worker, what its clock is off the master's by; on a worker its own as 0."""
+        if self._prober is not None:
+            return {0: self._prober.line()}  # a worker's own rows have no worker index yet
         return dict(self._lines)
 
     def health(self) -> HealthLog:

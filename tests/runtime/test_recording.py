@@ -112,7 +112,7 @@ def test_an_exception_of_ours_never_stops_the_load(
     local: tuple[Environment, Recording], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     environment, recording = local
-    monkeypatch.setattr("locust_realism.runtime.recording.TICK_S", 0.05)
+    monkeypatch.setattr("locust_realism.runtime.run_record.TICK_S", 0.05)
 
     def broken(*_: Any, **__: Any) -> None:
         raise RuntimeError("broken on purpose")
@@ -376,5 +376,6 @@ def test_a_worker_whose_clock_is_wrong_is_mapped_to_the_masters(monkeypatch: pyt
         assert raw.launch_us.max() - raw.launch_us.min() > 3.5e9
         assert mapped.launch_us.max() - mapped.launch_us.min() < 60e6
         assert master.clock_offset_sd_us() is not None
+        assert set(mapped.users[len(mapped) // 2 :].tolist()) == {4}, "sessions must be mapped with the launches"
         for recording in recordings:
             recording.detach()
