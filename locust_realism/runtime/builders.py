@@ -31,10 +31,11 @@ def build_generation(
     plan = planner.plan
     if plan is None or population is None:
         raise RuntimeError(f"There is no plan or no population of {user_class.__name__} to build from")
-    streams = [spawn(plan.seed, planner.index, name_key("population " + user_class.__name__), k) for k in range(4)]
-    sessions = Sessions(
-        times_of(population, "session_duration"), times_of(population, "session_length"), (streams[2], streams[3])
-    )
+    duration, length = times_of(population, "session_duration"), times_of(population, "session_length")
+    seeds = [plan.seed, plan.seed, *(plan.seed if t is None or t.seed is None else t.seed for t in (duration, length))]
+    name = name_key("population " + user_class.__name__)
+    streams = [spawn(seed, planner.index, name, k) for k, seed in enumerate(seeds)]
+    sessions = Sessions(duration, length, (streams[2], streams[3]))
     sessions.set_mean_duration(spec["mean_duration"])
     generation: Generation
     if isinstance(population, Population):

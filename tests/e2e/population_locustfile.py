@@ -15,8 +15,8 @@ from locust_realism.runtime.control import attach
 from locust_realism.runtime.options import OPTIONS, add_options
 from locust_realism.runtime.population import FinitePopulation, Population, open_arrivals
 from locust_realism.runtime.sessions import user_sessions
-from locust_realism.workload.distributions import exponential
-from locust_realism.workload.rates import ConstantRate
+from locust_realism.workload.distributions import exponential, lognormal
+from locust_realism.workload.rates import ConstantRate, SineRate
 
 RATE = float(os.environ.get("TEST_RATE", "100"))
 MEAN = float(os.environ.get("TEST_MEAN", "1"))
@@ -39,6 +39,12 @@ class Visitor(User):
     if MODEL == "finite":
         population = FinitePopulation(
             int(RATE * MEAN * 4), away=exponential(3 * MEAN), session_duration=exponential(MEAN), warm_up=WARM_UP
+        )
+    elif MODEL == "sine":
+        population = Population(
+            arrivals=SineRate(0.2 * RATE, 1.8 * RATE, period=30),
+            session_duration=lognormal(MEAN, cov=1.2),
+            warm_up=WARM_UP,
         )
     elif MODEL == "tasks":
         population = open_arrivals(ConstantRate(RATE))

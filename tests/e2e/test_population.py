@@ -18,6 +18,9 @@ import numpy as np
 import pytest
 from scipy import stats
 
+from locust_realism.workload.distributions import lognormal
+from locust_realism.workload.populations import expected_users
+from locust_realism.workload.rates import SineRate
 from tests.support import eventually, free_port, run_locust, started_locust
 
 pytestmark = pytest.mark.e2e
@@ -87,6 +90,41 @@ def test_ten_thousand_arrivals_over_two_processes_are_poisson(tmp_path: Path) ->
     assert dispersion_is_poissons(actual, 0.1)[1]
     gaps = np.diff(actual)
     assert abs(np.std(gaps) / np.mean(gaps) - 1) < 3 / math.sqrt(len(gaps)) + 0.01  # .01: two clocks and 1 ms timers
+
+
+@pytest.mark.nightly
+def test_a_sine_profile_over_two_processes_has_the_law_of_the_mt_g_infinity_queue(tmp_path: Path) -> None:
+    rate, mean, warm_up, run_time = 110, 1.5, 2.0, 101
+    done = run_locust(
+        "-f", LOCUSTFILE, "--headless", "--processes", 2, "-t", f"{run_time}s", "--only-summary", "--realism-seed", 5,
+        cwd=tmp_path, timeout=180, env=settings(tmp_path, rate=rate, mean=mean, warm_up=warm_up, model="sine"),
+    )  # fmt: skip
+    assert done.returncode == 0, done.stdout
+    parts = results(tmp_path)
+    assert_nobody_was_cut_short(parts)
+    profile, stay = SineRate(0.2 * rate, 1.8 * rate, period=30), lognormal(mean, cov=1.2)
+    origin = min(part["origin"] for part in parts)
+    started, ended, planned = np.array([s[:3] for part in parts for s in part["sessions"]]).T - origin
+    arrivals = np.sort(planned[planned > warm_up])
+    assert len(arrivals) > 10_000
+    rescaled = np.diff(profile.cumulative(arrivals))
+    assert stats.kstest(rescaled, "expon").pvalue > 0.001
+    raw = np.diff(arrivals) / np.mean(np.diff(arrivals))
+    assert stats.kstest(raw, "expon").pvalue < 1e-6, "negative control: without rescaling they are not exponential"
+    for width in (1.0, 5.0):
+        units = np.sort(profile.cumulative(np.maximum(started, warm_up))[planned > warm_up])
+        assert dispersion_is_poissons(units, width * rate)[1]
+
+    moments = np.arange(warm_up + 1, 98, 2.0)
+    users = (started[:, None] <= moments).sum(axis=0) - (ended[:, None] <= moments).sum(axis=0)
+    expected = expected_users(profile, stay, moments, warm_up=warm_up)
+    scores = (users - expected) / np.sqrt(expected)
+    # N(t) at moments 2 s apart has a correlation of about 0.35, so that fewer than half of them count as independent
+    independent = len(moments) / 2
+    assert abs(scores.mean()) < 4 / math.sqrt(independent)
+    assert abs(scores.var(ddof=1) - 1) < 4 * math.sqrt(2 / independent)
+    without_lag = (users - profile.rate(moments) * mean) / np.sqrt(profile.rate(moments) * mean)
+    assert without_lag.var(ddof=1) > 3, "negative control: the rate times the mean session is not the curve"
 
 
 def test_a_killed_worker_two_joiners_and_one_that_stood_still(tmp_path: Path) -> None:
