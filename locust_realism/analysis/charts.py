@@ -81,6 +81,8 @@ def chart_data(log: LaunchLog, *, origin_us: int | None = None, planned: Planned
 def over_time(log: LaunchLog, *, origin_us: int, planned: Planned | None = None) -> dict[str, list[Any]]:
     """Rate, failures, CoV, response-time percentiles and users in equal bins; ``t_s`` is the middle of each bin.
 
+    ``width_s`` and ``end_s`` hold one number each: the width of a bin, and the last launch, which a bin may outlast.
+
     ``log`` is sorted by launch. Bins are a whole number of seconds from ``origin_us`` on. A bin without launches has
     None for its percentiles, one with under ``MIN_GAPS`` gaps None for its CoV.
     """
@@ -101,7 +103,7 @@ def over_time(log: LaunchLog, *, origin_us: int, planned: Planned | None = None)
         times = np.sort(log.response_us[a:b])
         for key, share in (("p50_ms", 50), ("p95_ms", 95), ("p99_ms", 99)):
             columns[key].append(float(times[-(-len(times) * share // 100) - 1]) / 1e3 if len(times) else None)
-    columns["width_s"] = [width]
+    columns["width_s"], columns["end_s"] = [width], [last]
     if planned is not None:
         bounds = np.maximum(0, edges - origin_us) / 1e6
         columns["planned_rate"] = _rounded(np.diff(np.asarray(planned.cumulative(bounds), dtype=np.float64)) / width)
@@ -210,7 +212,7 @@ def _by_label(log: LaunchLog) -> tuple[list[tuple[dict[str, str], Any]], int]:
 
 
 def _empty_time() -> dict[str, list[Any]]:
-    keys = ("t_s", "rate", "failures", "cov", "p50_ms", "p95_ms", "p99_ms", "users", "width_s")
+    keys = ("t_s", "rate", "failures", "cov", "p50_ms", "p95_ms", "p99_ms", "users", "width_s", "end_s")
     return {key: [] for key in keys}
 
 

@@ -118,7 +118,8 @@ def _series(health: HealthLog, indexes: list[int], log: LaunchLog, names: dict[i
         return {"t_s": [], "workers": []}
     origin = int(min(health.time_us.min(), log.launch_us.min() if len(log) else health.time_us.min()))
     seconds = (health.time_us - origin) / 1e6
-    width = bin_width_s(float(seconds.max()))
+    # Rows come a little more than a second apart: with bins of one second some would be empty.
+    width = max(2, bin_width_s(float(seconds.max())))
     bins = (seconds // width).astype(np.int64)
     count = int(bins.max()) + 1
     curves = []

@@ -37,6 +37,7 @@ def test_over_time_counts_each_launch_once() -> None:
     log = poisson()
     found = chart_data(log, origin_us=ORIGIN)["over_time"]
     width = found["width_s"][0]
+    assert found["end_s"] == [(int(log.launch_us[-1]) - ORIGIN) / 1e6]
     assert sum(found["rate"]) * width == pytest.approx(len(log))
     assert sum(found["failures"]) * width == pytest.approx(log.failed.sum())
     second = (log.launch_us - ORIGIN) // 1_000_000

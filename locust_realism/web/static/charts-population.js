@@ -44,9 +44,10 @@ export function rateOverTime(series) {
     const parts = [lineSeries("Launches", t, rate, theme.accent, { showSymbol: t.length < 3 })];
     if (planned) parts.unshift(lineSeries("Planned", t, planned, theme.muted, { lineStyle: { type: "dashed", width: 1.5, color: theme.muted } }));
     const option = baseOption(theme, { x: timeAxis(t), y: { type: "value", name: "Launches / s", min: 0 }, unit: plain, head: formatClock, series: parts });
-    const sum = (/** @type {any[]} */ values) => values.filter(isNumber).reduce((a, b) => a + b, 0);
+    const made = rate.map(isNumber);
+    const sum = (/** @type {any[]} */ values) => values.filter((value, i) => made[i] && isNumber(value)).reduce((a, b) => a + b, 0);
     const text = planned ? `${formatNumber((100 * sum(rate)) / Math.max(1e-9, sum(planned)), 1)} % of the planned launches were made.`
-      : `${plain(sum(rate) / Math.max(1, rate.length))} launches per second on average.`;
+      : `${plain(sum(rate) / Math.max(1, made.filter(Boolean).length))} launches per second on average.`;
     return { option, text, columns: ["t_s", "rate", "planned_rate"],
       rows: t.map((/** @type {number} */ x, /** @type {number} */ i) => [x, rate[i], planned?.[i]]) };
   };

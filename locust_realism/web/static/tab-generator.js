@@ -15,13 +15,13 @@ const COLUMNS = [
   { key: "cpu", title: "CPU", term: "cpu", format: (value) => formatShare(value, 0) },
   { key: "memory_bytes", title: "Memory", format: formatBytes },
   { key: "lag_p99_ms", title: "Lag p99", unit: "ms", term: "lag" },
-  { key: "lateness_p50_ms", title: "Late p50", unit: "ms", term: "lateness" },
-  { key: "lateness_p95_ms", title: "Late p95", unit: "ms" },
-  { key: "lateness_p99_ms", title: "Late p99", unit: "ms" },
+  { key: "lateness_p50_ms", optional: true, title: "Late p50", unit: "ms", term: "lateness" },
+  { key: "lateness_p95_ms", optional: true, title: "Late p95", unit: "ms" },
+  { key: "lateness_p99_ms", optional: true, title: "Late p99", unit: "ms" },
   { key: "rows", title: "Recorded", digits: 0 },
-  { key: "lost", title: "Lost", term: "lost", digits: 0 },
-  { key: "clock_offset_ms", title: "Clock", unit: "ms", term: "offset" },
-  { key: "clock_uncertainty_ms", title: "±", unit: "ms" },
+  { key: "lost", optional: true, title: "Lost", term: "lost", digits: 0 },
+  { key: "clock_offset_ms", optional: true, title: "Clock", unit: "ms", term: "offset" },
+  { key: "clock_uncertainty_ms", optional: true, title: "±", unit: "ms" },
 ];
 
 /** @param {any} context */
@@ -75,7 +75,8 @@ function workerLines(series, key, name, unit, level) {
       x: timeAxis(t),
       y: { type: "value", name, min: 0, axisLabel: { formatter: unit } }, unit, head: formatClock, series: lines });
     const last = workers.map((/** @type {any} */ worker) => (worker[key] ?? []).findLast(isNumber)).filter(isNumber);
-    const text = last.length ? `Now between ${unit(Math.min(...last))} and ${unit(Math.max(...last))}.` : "";
+    const [low, high] = [unit(Math.min(...last)), unit(Math.max(...last))];
+    const text = !last.length ? "" : low === high ? `Now ${low}.` : `Now between ${low} and ${high}.`;
     return { option, text, columns: ["t_s", ...workers.map((/** @type {any} */ worker) => String(worker.id))],
       rows: t.map((/** @type {number} */ x, /** @type {number} */ i) => [x, ...workers.map((/** @type {any} */ worker) => worker[key]?.[i])]) };
   };

@@ -42,9 +42,12 @@ export function createPopulation(context) {
     const known = (/** @type {string} */ key) => (counts[key] ?? []).some(isNumber);
     users.update(known("users") ? usersOverTime(counts) : "The curve begins with the first users.");
     rate.update(launches.rate.some(isNumber) ? rateOverTime(launches) : "The curve begins with the first launches.");
-    flow.update(known("arrivals") && known("departures") ? comings(counts) : "Arrivals and departures appear when the first users have come.");
+    const fixed = "This run has a fixed number of users. A run with a population shows here";
+    flow.update(known("arrivals") && known("departures") ? comings(counts)
+      : model_ ? "Arrivals and departures appear when the first users have come." : `${fixed} who came and who left.`);
     const sessions = population.sessions;
-    lengths.update(sessions?.n && sessions.counts?.length ? sessionLengths(sessions) : "The histogram appears when the first sessions have ended.");
+    lengths.update(sessions?.n && sessions.counts?.length ? sessionLengths(sessions)
+      : model_ ? "The histogram appears when the first sessions have ended." : `${fixed} how long its sessions took.`);
     const profile = population.profile;
     setHidden(ahead.root, !profile?.t_s?.length);
     if (profile?.t_s?.length) ahead.update(profileAhead(profile));
@@ -56,7 +59,10 @@ export function createPopulation(context) {
 function seriesOf(population, summary) {
   const own = population.series;
   const time = summary?.charts?.over_time ?? {};
-  const launches = { t_s: time.t_s ?? [], rate: time.rate ?? [], planned_rate: time.planned_rate };
+  // The last step of time is not over yet: its rate would be too low.
+  const open = (time.t_s?.length ?? 0) > 2 && time.t_s.at(-1) + time.width_s[0] / 2 > (time.end_s?.[0] ?? Infinity);
+  const rate = (time.rate ?? []).map((/** @type {number} */ one, /** @type {number} */ i) => (open && i === time.rate.length - 1 ? null : one));
+  const launches = { t_s: time.t_s ?? [], rate, planned_rate: time.planned_rate };
   if (!own?.t_s?.length) return { counts: { t_s: launches.t_s, users: time.users ?? [] }, launches };
   return { counts: own, launches: own.rate ? own : launches };
 }

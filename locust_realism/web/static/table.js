@@ -10,6 +10,7 @@ import { term } from "./hints.js";
  * @property {string} title
  * @property {string} [unit] shown in the heading, as all values share it
  * @property {string} [term] explained on hover
+ * @property {boolean} [optional] not shown while no row has a value
  * @property {"text" | "number" | "name" | "status"} [kind] number when not given
  * @property {number} [digits] decimals; else three significant digits of the column's typical value
  * @property {(value: any, row: any) => string} [format]
@@ -39,6 +40,8 @@ export function createTable(context, { caption, columns, rowKey, total }) {
     setHidden(empty, Boolean(shown.length) || !whenEmpty);
     setText(empty, whenEmpty);
     const digits = columns.map((column) => column.digits ?? digitsFor(shown.map((row) => row[column.key])));
+    const absent = columns.map((column) => Boolean(column.optional) && shown.every((row) => row[column.key] === null || row[column.key] === undefined));
+    heads.forEach((head, i) => setHidden(head, absent[i]));
     const keys = new Set();
     shown.forEach((row, index) => {
       const key = rowKey ? rowKey(row) : `${row.method ?? ""}\n${row.label ?? index}`;
@@ -48,7 +51,11 @@ export function createTable(context, { caption, columns, rowKey, total }) {
         line = h("tr", { class: total?.(row) ? "lr-total" : null }, ...columns.map(newCell));
         known.set(key, line);
       }
-      columns.forEach((column, i) => fillCell(/** @type {HTMLElement} */ (line).children[i], column, row, digits[i]));
+      columns.forEach((column, i) => {
+        const cell = /** @type {HTMLElement} */ (line?.children[i]);
+        setHidden(cell, absent[i]);
+        if (!absent[i]) fillCell(cell, column, row, digits[i]);
+      });
       if (body.children[index] !== line) body.insertBefore(line, body.children[index] ?? null);
     });
     for (const [key, line] of known) {
