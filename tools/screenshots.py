@@ -1,10 +1,12 @@
-"""Pictures of the tabs for the README and the docs, from a real run of the WebDAV scenario in a real browser.
+"""Pictures of the tabs for the README and the docs, from real runs of the WebDAV scenario in a real browser.
 
-    python tools/screenshots.py                      # 10, 20, 40 and 60 users for 30 s each, then docs/images/*.png
-    python tools/screenshots.py --seconds 60 --users 20 50 100
+    python tools/screenshots.py                  # two runs of about two minutes each, then docs/images/*.png
+    python tools/screenshots.py --seconds 20     # quicker, with less to see
 
-Needs the extras ``webdav`` and ``dev``, and Chromium. The server is the scenario's embedded one; everything stays on
-this machine, and Locust is stopped the way Ctrl-C stops it, so that no user account is left behind.
+The first run holds one number of users, for all tabs but Capacity; the second climbs a staircase of users, for that
+one. Needs the extras ``webdav`` and ``dev``, Chromium, and a machine with nothing else to do, or else the pictures show
+a generator that was late. The server is the scenario's embedded one; everything stays on this machine, and Locust is
+stopped the way Ctrl-C stops it, so that no user account is left behind.
 """
 
 from __future__ import annotations
@@ -19,6 +21,8 @@ import time
 import urllib.error
 import urllib.parse
 import urllib.request
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -36,28 +40,40 @@ FLAGS = [
 
 
 def main() -> None:
-    """Run the scenario in steps, take the pictures, stop it."""
+    """Two runs, and the pictures of each."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--users", type=int, default=40, help="users of the steady run")
+    parser.add_argument("--steps", type=int, nargs="+", default=[10, 20, 40, 60], help="users, one after another")
     parser.add_argument(
-        "--users", type=int, nargs="+", default=[10, 20, 40, 60], help="numbers of users, one after another"
+        "--seconds", type=float, default=30, help="how long each step is held; the steady run is 4 steps"
     )
-    parser.add_argument("--seconds", type=float, default=30, help="how long each number of users is held")
     parser.add_argument("--out", type=Path, default=ROOT / "docs" / "images", help="where the pictures go")
     options = parser.parse_args()
+    options.out.mkdir(parents=True, exist_ok=True)
+    with scenario("--realism-warmup", "10s") as url:
+        send(url, user_count=options.users, spawn_rate=10)
+        time.sleep(4 * options.seconds)
+        take(url, TABS[:-1], options.out)
+    with scenario() as url:
+        for users in options.steps:
+            send(url, user_count=users, spawn_rate=10)
+            time.sleep(options.seconds)
+        take(url, TABS[-1:], options.out)
+
+
+@contextmanager
+def scenario(*arguments: str) -> Iterator[str]:
+    """The scenario's page, nothing started yet; stopped as by Ctrl-C in the end."""
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
         port = probe.getsockname()[1]
-    command = [sys.executable, "-m", "locust", "-f", str(ROOT / "scenarios" / "webdav.py")]
+    command = [sys.executable, "-m", "locust", "-f", str(ROOT / "scenarios" / "webdav.py"), *arguments]
     command += ["--web-host", "127.0.0.1", "--web-port", str(port), "--realism-seed", "1"]
     locust = subprocess.Popen(command, cwd=ROOT, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
     try:
         url = f"http://127.0.0.1:{port}/"
         wait_for(url)
-        for users in options.users:
-            send(url, user_count=users, spawn_rate=10)
-            time.sleep(options.seconds)
-        options.out.mkdir(parents=True, exist_ok=True)
-        take(url, options.out)
+        yield url
     finally:
         locust.send_signal(signal.SIGINT)
         try:
@@ -83,8 +99,8 @@ def send(url: str, **form: Any) -> None:
     urllib.request.urlopen(f"{url}swarm", data, timeout=30).close()
 
 
-def take(url: str, out: Path) -> None:
-    """A picture of each tab in both themes."""
+def take(url: str, titles: Sequence[str], out: Path) -> None:
+    """A picture of each of these tabs in both themes."""
     with sync_playwright() as playwright:
         browser = playwright.chromium.launch(executable_path=shutil.which("chromium"), args=FLAGS)
         for theme in ("light", "dark"):
@@ -92,7 +108,7 @@ def take(url: str, out: Path) -> None:
             context = browser.new_context(viewport=view, locale="en-US", color_scheme=theme)
             page = context.new_page()
             page.goto(url)
-            for title in TABS:
+            for title in titles:
                 page.get_by_role("tab", name=title, exact=True).click()
                 page.locator("#locust-realism .lr-tab").wait_for(timeout=30_000)
                 page.mouse.move(0, 0)
