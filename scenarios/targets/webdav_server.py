@@ -38,8 +38,8 @@ try:
 except ImportError as missing:
     sys.exit(f"{missing}. The server needs WsgiDAV and cheroot: pip install '.[webdav]'")
 
-from locust_realism.runtime import target_process
 from locust_realism.runtime.sample_pdf import sample_pdf
+from locust_realism.targets import process as target_process
 
 FILES = "/remote.php/dav/files"
 PDF_NAME = "ownCloud Manual.pdf"

@@ -19,7 +19,7 @@ from support import eventually, free_port
 
 SERVER = """
 import sys, threading
-from locust_realism.runtime.target_process import announce, end_with_parent
+from locust_realism.targets.process import announce, end_with_parent
 over = threading.Event()
 print("something else comes first")
 end_with_parent(over.set)
