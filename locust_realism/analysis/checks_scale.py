@@ -20,6 +20,7 @@ from locust_realism.analysis.checks import (
 from locust_realism.analysis.evidence import CYCLES, Evidence
 from locust_realism.analysis.settings import VerdictBounds
 
+OFF_TARGET = "Users do not think as long as planned"
 MIN_INDEPENDENT = 15
 """Fewest independent windows on which a scale is judged."""
 
@@ -94,26 +95,22 @@ def think_time(e: Evidence, b: VerdictBounds) -> Finding:
     u, target = e.users, e.facts.model.think_time_s
     if not e.closed or not math.isfinite(u.think_mean):
         return Finding(NO_DATA, None, None, "Think times are known of a fixed pool of users only.")
-    statuses, seen = [], [f"The mean think time is {seconds(u.think_mean)}"]
-    value, bound = u.user_cov, b.user_cov_amber
+    seen, value, bound, off = f"The mean think time is {seconds(u.think_mean)}", u.user_cov, b.user_cov_amber, NO_DATA
     if target:
-        off = u.think_mean / target - 1
-        statuses.append(grade(abs(off), b.think_mean_amber, b.think_mean_red, b.standard_errors * u.think_se / target))
-        seen[0] += f", {off:+.1%} from its target of {seconds(target)}"
-        value, bound = abs(off), b.think_mean_amber
+        miss = u.think_mean / target - 1
+        off = grade(abs(miss), b.think_mean_amber, b.think_mean_red, b.standard_errors * u.think_se / target)
+        seen += f", {miss:+.1%} from its target of {seconds(target)}"
+        value, bound = abs(miss), b.think_mean_amber
+    meaning = f"{OFF_TARGET} ({THINK})."
+    advice = "Look at the generator's lateness and at what the tasks do between their requests."
+    status = off if target or not math.isfinite(u.user_cov) else GREEN
     if math.isfinite(u.user_cov):
-        statuses.append(AMBER if u.user_cov < b.user_cov_amber else GREEN)
-        seen.append(f"the times between one user's tasks have a CoV of {u.user_cov:.2f}")
-        if statuses[-1] == AMBER and statuses[0] != RED:
-            value, bound = u.user_cov, b.user_cov_amber
-    if not statuses:
-        return Finding(NO_DATA, None, None, "No user made enough requests to tell how its think times vary.")
-    status = max(statuses, key=SEVERITY.__getitem__)
-    meaning = (
-        f"Users do not think as planned, or nearly as regularly as a clock, so that they can move in step ({THINK})."
-    )
-    advice = "Draw think times from a distribution such as the exponential; subtract nothing from them."
-    return Finding(status, value, bound, "; ".join(seen) + ".", meaning, advice)
+        seen += f"; the times between one user's tasks have a CoV of {u.user_cov:.2f}"
+        if u.user_cov < b.user_cov_amber and off not in (AMBER, RED):
+            status, value, bound = AMBER, u.user_cov, b.user_cov_amber
+            meaning = f"Each user thinks nearly as regularly as a clock, so that users can move in step ({THINK})."
+            advice = "Draw think times from a distribution that varies more, such as the exponential."
+    return Finding(status, value, bound, seen + ".", meaning, advice)
 
 
 def dependence(e: Evidence, b: VerdictBounds) -> Finding:

@@ -31,7 +31,9 @@ MAX_LOCAL_WINDOWS = 500
 CYCLES = 10
 """Round trips of a user up to which the scales reach, and that a window of the local CoV holds at least."""
 DITHER_FROM = 0.001
-"""A clock tick shorter than this share of the mean gap changes nothing that is measured here."""
+"""A grain of time shorter than this share of the mean gap changes nothing that is measured here."""
+COARSE = 0.3
+"""From so many launches in a grain on the CoV of the groups suffers, too: sqrt(1 + m^2 / 6) is 1.008 there."""
 
 
 @dataclass(frozen=True)
@@ -106,13 +108,14 @@ def collect(log: LaunchLog, settings: AnalysisSettings, facts: Facts, groups: Se
     starts = log.take(np.flatnonzero(task_starts(log))) if users.requests_per_task > 1 else log
     start_us = facts.run_start_us if facts.run_start_us is not None else int(log.launch_us[0]) if len(log) else 0
     tick = scale.clock_tick_us(log.launch_us)
-    times = _flat_times(starts.launch_us, facts.planned_profile, start_us, tick)
+    grain = max(tick, round(settings.grain_s * 1e6))
+    times = _flat_times(starts.launch_us, facts.planned_profile, start_us, grain)
     cycle = users.round_trip if math.isfinite(users.round_trip) else 0.0
     per_window = _per_window(times, cycle)
     lateness = log.launch_us[log.planned_us >= 0] - log.planned_us[log.planned_us >= 0]
     late = np.quantile(lateness, (0.5, 0.99), method="inverted_cdf") / 1e6 if len(lateness) else (math.nan, math.nan)
     known = log.users[log.users >= 0]
-    checked_groups = groups if groups is not None and facts.planned_profile is None and starts is log else None
+    plain = facts.planned_profile is None and starts is log and _per_grain(log.launch_us, grain) < COARSE
     start_cov, start_n = _starts(facts, log, start_us)
     return Evidence(
         gaps=_gaps(times, starts.launch_us, start_us, per_window, facts.planned_profile is not None),
@@ -121,7 +124,7 @@ def collect(log: LaunchLog, settings: AnalysisSettings, facts: Facts, groups: Se
         tick_us=tick,
         per_task=per_task,
         population=float(known.mean()) if len(known) else math.nan,
-        groups=checked_groups if checked_groups is not None else group_table(_moved(starts, times), settings),
+        groups=groups if groups is not None and plain else group_table(_moved(starts, times), settings),
         dispersion=_dispersion(times, users, facts.model),
         steady=steady_state(
             log, settings, times if starts is log else None, rate_dispersion=_half_dispersion(times, users, facts.model)
@@ -130,16 +133,22 @@ def collect(log: LaunchLog, settings: AnalysisSettings, facts: Facts, groups: Se
         lateness_p99_s=float(late[1]),
         starts=start_n,
         starts_cov=start_cov,
-        workers=worker_rows(starts, tick),
+        workers=worker_rows(starts, grain),
     )
 
 
-def _flat_times(launches: NDArray[np.int64], profile: scale.Profile | None, start_us: int, tick: int) -> Floats:
-    """Launch times without the coarseness of the clock and without what the plan varies, ascending."""
+def _per_grain(launches: NDArray[np.int64], grain_us: int) -> float:
+    """Mean number of launches in a grain of time."""
     span = float(launches[-1] - launches[0]) if len(launches) > 1 else 0.0
-    coarse = span > 0 and tick * (len(launches) - 1) / span > DITHER_FROM
-    times = scale.dither(launches, tick if coarse else 1)
-    return times if profile is None or not span else scale.rescale_by_profile(times, profile, start_us)
+    return grain_us * (len(launches) - 1) / span if span > 0 else 0.0
+
+
+def _flat_times(launches: NDArray[np.int64], profile: scale.Profile | None, start_us: int, grain_us: int) -> Floats:
+    """Launch times without the grain of clock and timers and without what the plan varies, ascending."""
+    times = scale.dither(launches, grain_us if _per_grain(launches, grain_us) > DITHER_FROM else 1)
+    if profile is None or len(launches) < 2 or launches[0] == launches[-1]:
+        return times
+    return scale.rescale_by_profile(times, profile, start_us)
 
 
 def _moved(log: LaunchLog, times: Floats) -> LaunchLog:
@@ -230,7 +239,7 @@ def _starts(facts: Facts, log: LaunchLog, start_us: int) -> tuple[float, int]:
     return coefficient_of_variation(np.diff(flat)), len(times)
 
 
-def worker_rows(log: LaunchLog, tick_us: int) -> list[Row]:
+def worker_rows(log: LaunchLog, grain_us: int) -> list[Row]:
     """Launches of each worker on its own: worker, n (gaps), rate, cov (windowed), bunch_ms (None where no bunches).
 
     ``bunch_ms`` is the mean length of runs of gaps shorter than a tenth of the mean, where those are too frequent for
@@ -239,7 +248,7 @@ def worker_rows(log: LaunchLog, tick_us: int) -> list[Row]:
     rows: list[Row] = []
     for worker in np.flatnonzero(count_codes(log.worker, int(log.worker.max(initial=0)) + 1)).tolist():
         launches = log.launch_us[log.worker == worker]
-        times = _flat_times(launches, None, 0, tick_us)
+        times = _flat_times(launches, None, 0, grain_us)
         if len(times) < 3 or times[-1] <= times[0]:
             rows.append({"worker": worker, "n": max(len(times) - 1, 0), "rate": None, "cov": None, "bunch_ms": None})
             continue

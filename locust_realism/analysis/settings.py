@@ -138,6 +138,8 @@ class AnalysisSettings:
     - ``group_sizes`` numbers of users for the CoV by group size, None for a ladder from 1 to all
     - ``max_names`` names with rows of their own, the most requested ones
     - ``max_user_rows`` rows of whole users on which per-user statistics rest, so that they stay cheap on long runs
+    - ``grain_s`` resolution at which the verdict looks at launch times: gevent's timers wake all users that are due
+      within a millisecond together, which is the timer's doing and not the users'
     - ``charts`` whether the curves of the charts are computed
 
     >>> AnalysisSettings.toolkit(skip_s=120, duration_s=1200).percentile_rule
@@ -160,6 +162,7 @@ class AnalysisSettings:
     confidence: float = 0.95
     max_names: int = 1000
     max_user_rows: int = 1_000_000
+    grain_s: float = 0.001
     charts: bool = True
     bounds: VerdictBounds = field(default_factory=VerdictBounds)
 
@@ -171,7 +174,7 @@ class AnalysisSettings:
             self.rate_convention,
             f"one of {', '.join(RATE_CONVENTIONS)}",
         )
-        for name in ("skip_s", "cooldown_s", "skip_requests"):
+        for name in ("skip_s", "cooldown_s", "skip_requests", "grain_s"):
             _require(getattr(self, name) >= 0, name, getattr(self, name), "at least 0")
         for name in ("duration_s", "sample_requests"):
             value = getattr(self, name)

@@ -14,6 +14,7 @@ from typing import Any
 from locust_realism.analysis import checks as one
 from locust_realism.analysis import checks_scale as two
 from locust_realism.analysis.checks import AMBER, FEEDBACK, GREEN, HEAVY, NO_DATA, RED, SEVERITY, THINK, Check, Finding
+from locust_realism.analysis.checks_scale import OFF_TARGET
 from locust_realism.analysis.evidence import Evidence
 from locust_realism.analysis.settings import VerdictBounds
 
@@ -101,7 +102,8 @@ CAUSES: tuple[Cause, ...] = (
     Cause("a server that paces its users", FEEDBACK, 5, lambda e, f: f[5].bad, (1, 2, 3, 6, 7, 8, 9)),
     Cause("too few users or too regular ones", THINK, 7, lambda e, f: f[7].bad and not f[1].bad, (6, 9)),
     Cause("arrivals of users that are not independent", None, 10, lambda e, f: f[10].bad, (1, 6, 7, 9)),
-    Cause("think times off their target", THINK, 8, lambda e, f: f[8].bad, (1, 7, 9)),
+    Cause("think times off their target", THINK, 8, lambda e, f: f[8].bad and OFF_TARGET in f[8].meaning, (1, 7, 9)),
+    Cause("think times that hardly vary", THINK, 8, lambda e, f: f[8].bad, (6, 7, 9)),
     Cause("bunches of launches", None, 1, lambda e, f: f[1].bad, (2, 3, 6, 7, 9)),
     Cause("single pauses", None, 2, lambda e, f: f[2].bad, ()),
     Cause("a load that is too even at a long scale", THINK, 6, lambda e, f: f[6].bad and (f[6].value or 0) < 1, ()),

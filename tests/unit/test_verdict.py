@@ -368,3 +368,26 @@ def test_every_bound_is_documented_with_its_default_and_can_be_set():
 def test_a_wrong_bound_is_named(text, message):
     with pytest.raises(ValueError, match=message):
         parse_bounds(text)
+
+
+def timer_wakes(due_us, rng, grain_us=1000):
+    """When an event loop with millisecond timers launches what is due: all that is due by a wake-up leaves with it."""
+    launches, now, first = np.empty_like(due_us), 0.0, 0
+    while first < len(due_us):
+        wake = now + math.ceil(max(due_us[first] - now, 0) / grain_us) * grain_us + rng.uniform(0, 60)
+        last = int(np.searchsorted(due_us, wake, side="right"))
+        launches[first:last] = wake + 40 * np.arange(last - first)
+        now, first = launches[last - 1] + 30, last
+    return launches
+
+
+@pytest.mark.parametrize("rate", [100, 300, 1000])
+def test_the_grain_of_the_timers_is_not_taken_for_bunching(rate):
+    rng = np.random.default_rng(4)
+    launches = timer_wakes(np.cumsum(rng.exponential(1e6 / rate, 20_000)), rng)
+    log = LaunchLog.build(np.rint(launches).astype(int), 1000, names="x")
+    facts = Facts(model=WorkloadModel(kind="open"))
+    with_grain = summarize(log, settings=AnalysisSettings(charts=False), facts=facts)["verdict"]
+    without = summarize(log, settings=AnalysisSettings(charts=False, grain_s=0), facts=facts)["verdict"]
+    assert with_grain["overall"] == GREEN, with_grain["sentence"]
+    assert without["overall"] == RED, "the negative control"
