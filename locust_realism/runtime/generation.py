@@ -110,15 +110,15 @@ class Generation:
         self._wake.set()
 
     def run(self) -> None:
-        """Start users until killed."""
+        """Start users until the test stops: nobody may come after Locust has counted whom to stop."""
         dropped = 0
-        while True:
+        while self.running:
             due = self.schedule.due()
             left = None if due == math.inf else self.planner.time_of(due) - time.perf_counter()
             if left is None or left > 0:
                 if self._wake.wait(timeout=left):
                     self._wake.clear()
-                continue
+                continue  # looks again whether the test is still running
             entry = self.schedule.take()
             if -left > LATE_LIMIT_S:
                 self.census.missed += 1

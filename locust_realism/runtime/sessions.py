@@ -29,7 +29,8 @@ from weakref import WeakKeyDictionary
 
 from gevent import GreenletExit, getcurrent
 from locust import TaskSet, User
-from locust.exception import StopTest, StopUser
+from locust import exception as locust_exception
+from locust.exception import StopUser
 from locust.runners import STATE_CLEANUP, STATE_STOPPED, STATE_STOPPING
 from locust.user.task import LOCUST_STATE_RUNNING, LOCUST_STATE_STOPPING
 
@@ -44,11 +45,13 @@ STOP_USER = "StopUser"
 EXCEPTION = "exception"
 """An exception ended the user's greenlet."""
 STOPPED = "stopped"
-"""Locust stopped the user between two tasks."""
+"""Locust stopped the user between two tasks, or before it ran at all."""
 KILLED = "killed"
-"""Locust killed the user inside a task, in on_start, or before it ran."""
+"""Locust killed the user inside a task or in on_start."""
 ENDINGS = (RAN_OUT, STOP_USER, EXCEPTION, STOPPED, KILLED)
 
+# StopTest came after Locust 2.42
+_STOPS = (StopUser, getattr(locust_exception, "StopTest", StopUser))
 _NOT_RUNNING = (STATE_CLEANUP, STATE_STOPPING, STATE_STOPPED)
 _TREE_KEY = "locust_realism.session"
 _USER_KEY = "_realism_session"
@@ -303,7 +306,7 @@ def _note_ending(session: Session, user: User, error: BaseException, inside: boo
         return
     if isinstance(error, GreenletExit):
         session.ending = KILLED if inside else STOPPED
-    elif isinstance(error, (StopUser, StopTest)):
+    elif isinstance(error, _STOPS):
         session.ending = STOPPED if user._state == LOCUST_STATE_STOPPING else STOP_USER
 
 
@@ -328,7 +331,7 @@ def _close(user: User, session: Session, greenlet: Any) -> None:
         ending = EXCEPTION
     elif ending is None:
         # ended outside of the task loop: by a stop in RUNNING state, in on_start, or before the greenlet ran
-        ending = STOPPED if user._state == LOCUST_STATE_STOPPING else KILLED
+        ending = STOPPED if user._state in (None, LOCUST_STATE_STOPPING) else KILLED
         runner = user.environment.runner
         stopping = runner is not None and runner.state in _NOT_RUNNING
         if user._state == LOCUST_STATE_RUNNING and not stopping and not isinstance(greenlet.value, GreenletExit):

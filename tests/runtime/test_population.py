@@ -300,7 +300,8 @@ def test_a_stop_timeout_lets_sessions_end_their_task(local: Any) -> None:
     run.runner.stop()
     assert {row.ending for row in calls.rows} == {"stopped"}
     assert calls.tasks == len(done)
-    assert calls.started == calls.stopped == len(calls.rows)
+    assert calls.started == calls.stopped
+    assert len(calls.rows) - calls.started <= 1, "only one who was just arriving may not have run at all"
 
 
 def test_a_class_without_tasks_is_skipped(local: Any) -> None:

@@ -225,7 +225,7 @@ def test_every_ending_is_told_apart() -> None:
     run = Run(Various)
     run.start().stop(force=True)
     gevent.sleep(0)
-    assert run.rows[0].ending == sessions.KILLED, "killed before it ran"
+    assert run.rows[0].ending == sessions.STOPPED, "stopped before it ran"
 
 
 def test_a_graceful_stop_is_a_stop_between_tasks() -> None:

@@ -37,6 +37,8 @@ def test_a_spawn_message_is_handled_in_milliseconds(monkeypatch: pytest.MonkeyPa
         net.start()
         worker: Any = net.workers[0].runner
         assert isinstance(worker, WorkerRunner)
+        if not hasattr(worker, "handle_message"):
+            pytest.skip("this version of Locust handles messages inside its loop, where they cannot be timed")
         eventually(lambda: worker.user_count == 1)
 
         def handling() -> float:
