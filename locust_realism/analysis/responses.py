@@ -104,3 +104,51 @@ def all_ordered(values: NDArray[Any], grouped: Grouped) -> NDArray[Any]:
     if int((np.diff(grouped.bounds) > 0).sum()) <= 1:
         return grouped.values
     return order_by_group(values, np.zeros(len(values), dtype=np.int8), 1).values
+
+
+GROUPINGS = ("name", "method", "label", "failed", "worker", "slot", "users", "slice")
+
+
+def percentiles_by(
+    log: LaunchLog, by: str, settings: AnalysisSettings | None = None, *, slice_s: float = 10.0
+) -> list[Row]:
+    """Response times by any grouping, in one pass: rows ``group``, n, mean_ms ... as in :func:`response_table`.
+
+    ``by`` is one of :data:`GROUPINGS`; ``slice`` groups by pieces of ``slice_s`` seconds, named by their start in
+    seconds since the first launch. Groups without requests have no row. An own grouping is one call of
+    :func:`locust_realism.analysis.percentiles.order_by_group`.
+
+    >>> log = LaunchLog.build([0, 1, 2], [1000, 3000, 5000], failed=[False, True, False])
+    >>> [(row["group"], row["n"], row["p50_ms"]) for row in percentiles_by(log, "failed")]
+    [(False, 2, 1.0), (True, 1, 3.0)]
+    """
+    settings = settings or AnalysisSettings()
+    if by not in GROUPINGS:
+        raise ValueError(f"by is {by!r}, expected one of {', '.join(GROUPINGS)}")
+    if slice_s <= 0:
+        raise ValueError(f"slice_s is {slice_s}, expected more than 0")
+    if not len(log):
+        return []
+    groups, codes = _grouping(log, by, slice_s)
+    grouped = order_by_group(log.response_us, codes, len(groups))
+    rows = ((group, grouped.group(code)) for code, group in enumerate(groups))
+    return [
+        {"group": group, "n": len(ordered)} | ordered_stats(ordered, 1e3, "_ms", settings)
+        for group, ordered in rows
+        if len(ordered)
+    ]
+
+
+def _grouping(log: LaunchLog, by: str, slice_s: float) -> tuple[list[Any], NDArray[Any]]:
+    if by in ("name", "method", "label"):
+        spelled = [(label.name, label.method) if by == "label" else getattr(label, by) for label in log.labels]
+        groups = sorted(set(spelled))
+        return groups, np.array([groups.index(each) for each in spelled], dtype=np.int32)[log.label]
+    if by == "failed":
+        return [False, True], log.failed.astype(np.int8)
+    if by == "slice":
+        since = log.launch_us - log.launch_us.min()
+        codes = (since / (slice_s * 1e6)).astype(np.int64)
+        return [slice_s * code for code in range(int(codes.max()) + 1)], codes
+    values, codes = np.unique(getattr(log, by), return_inverse=True)
+    return values.tolist(), codes

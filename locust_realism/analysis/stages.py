@@ -91,6 +91,8 @@ def level_rows(log: LaunchLog, settings: AnalysisSettings) -> list[Row]:
         row: Row = {"kind": "level", "users": float(users_sum[g]) / len(ordered), "users_low": low + g * width}
         row |= {"users_high": min(low + (g + 1) * width - 1, high), "duration_s": float(at_level[g])}
         row |= _ordered_figures(ordered, float(at_level[g]), int(failures[g]), settings)
+        # Little: the mean number of users that wait is X R, so that their share of all is R / (R + Z).
+        row["response_share"] = row["rate"] * row["mean_ms"] / 1e3 / row["users"] if row["users"] else math.nan
         rows.append(row | {"cov": coefficient_of_variation(gaps.group(g))})
     return rows
 

@@ -103,7 +103,19 @@ def test_three_levels_in_one_run_are_three_rows_and_three_stages():
         part = log.response_us[users == level] / 1e3
         assert (row["n"], row["p95_ms"]) == (2000, np.quantile(part, 0.95, method="inverted_cdf"))
         assert row["rate"] == pytest.approx(100, rel=4 / math.sqrt(2000))
+        assert row["response_share"] == pytest.approx(row["rate"] * part.mean() / 1e3 / level)
     assert sum(row["duration_s"] for row in levels) == pytest.approx((log.launch_us[-1] - log.launch_us[0]) / 1e6)
+
+
+def test_the_share_of_users_that_wait_is_that_of_their_own_times():
+    """Little's R / (R + Z) against the users' own round trips: 50 users, 2 s of thinking, 0.5 s of waiting."""
+    rng = np.random.default_rng(12)
+    think, response = rng.exponential(2.0, (50, 400)), rng.exponential(0.5, (50, 400))
+    launches = np.cumsum(think + response, axis=1) - response
+    log = LaunchLog.build((launches.ravel() * 1e6).astype(int), (response.ravel() * 1e6).astype(int), users=50)
+    log = log.take(np.argsort(log.launch_us, kind="stable"))
+    (row,) = level_rows(log.take(log.launch_us < 900_000_000), SETTINGS)
+    assert row["response_share"] == pytest.approx(0.5 / 2.5, rel=0.03)
 
 
 def test_planned_stages_are_rows_of_their_own():

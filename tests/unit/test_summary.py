@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from locust_realism.analysis.jsonable import to_json_safe
-from locust_realism.analysis.responses import bytes_table, response_table
+from locust_realism.analysis.responses import bytes_table, percentiles_by, response_table
 from locust_realism.analysis.settings import AnalysisSettings
 from locust_realism.analysis.summary import SCHEMA_VERSION, summarize
 from locust_realism.recording.launches import LaunchLog
@@ -159,3 +159,25 @@ def test_every_key_is_documented():
     walk({key: part for key, part in document.items() if key != "charts"})
     # Ranges of percentiles are written with three dots.
     assert {key for key in missing if not key.startswith(("p9", "p50"))} == set()
+
+
+@pytest.mark.parametrize("by", ["name", "method", "failed", "worker", "slot", "users", "slice"])
+def test_percentiles_by_any_grouping_equal_those_of_pandas(by):
+    log = example()
+    frame = log.to_pandas()
+    frame["slice"] = (frame.launch_us - frame.launch_us.min()) // 3_000_000 * 3
+    rows = percentiles_by(log, by, slice_s=3)
+    found = {row["group"]: (row["n"], row["p95_ms"]) for row in rows}
+    expected = {
+        key: (len(part), np.quantile(part / 1e3, 0.95, method="inverted_cdf"))
+        for key, part in frame.groupby(by, observed=True).response_us
+    }
+    assert found == expected
+
+
+def test_a_grouping_that_is_none_is_named():
+    with pytest.raises(ValueError, match="by is 'colour', expected one of name, method"):
+        percentiles_by(example(), "colour")
+    with pytest.raises(ValueError, match="slice_s is 0, expected more than 0"):
+        percentiles_by(example(), "slice", slice_s=0)
+    assert percentiles_by(LaunchLog.empty(), "name") == []

@@ -390,4 +390,4 @@ def test_the_grain_of_the_timers_is_not_taken_for_bunching(rate):
     with_grain = summarize(log, settings=AnalysisSettings(charts=False), facts=facts)["verdict"]
     without = summarize(log, settings=AnalysisSettings(charts=False, grain_s=0), facts=facts)["verdict"]
     assert with_grain["overall"] == GREEN, with_grain["sentence"]
-    assert without["overall"] == RED, "the negative control"
+    assert without["overall"] in (AMBER, RED), "the negative control"
