@@ -20,8 +20,10 @@ from locust_realism.cli.base import Command, CommandError
 COMMANDS: dict[str, str] = {
     "analyze": "launch pattern, exact percentiles, verdict and capacity of a recorded run",
     "compare": "whether one run is faster than another, beyond what chance explains",
+    "fit": "arrivals, sessions, think times and requests as a server's access log has them",
     "export": "convert a recording to another format",
     "merge": "put the recordings of several workers or parts into one",
+    "sweep": "run a scenario over a grid of users, think times, seeds and servers",
 }
 """Name of each subcommand and its line in the help; ``COMMAND`` of module ``locust_realism.cli.<name>`` is the rest."""
 

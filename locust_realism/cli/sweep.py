@@ -1,0 +1,142 @@
+"""``locust-realism sweep``: a scenario over a grid of users, think times, seeds and servers."""
+
+from __future__ import annotations
+
+import argparse
+import signal
+import sys
+from pathlib import Path
+from typing import Any
+
+from locust_realism.cli.base import Command, CommandError, integers, output
+from locust_realism.cli.sweep_progress import OVERHEAD_S, SweepProgress, clock
+from locust_realism.experiments.located import PlanError
+from locust_realism.experiments.plan import Plan
+from locust_realism.experiments.runner import BusyError, missing, rows_in_order, sweep
+
+EPILOG = """\
+PLAN is a YAML file (docs/experiments.md; ready ones in scenarios/plans); options win over what it says. Without one:
+  locust-realism sweep -f scenarios/webdav.py --users 5,10,20 --think-time 500ms,1s --repetitions 3 --steady 30s
+
+What is done stays done: after Ctrl-C, a crash or kill -9 the same command goes on where it was. Each run is a Locust of
+its own. Results are results.parquet, a row a run, and index.html, a page that opens offline.
+"""
+
+
+def configure(parser: argparse.ArgumentParser) -> None:
+    """Options of ``sweep``."""
+    parser.add_argument("plan", nargs="?", type=Path, metavar="PLAN")
+    parser.add_argument("--full", action="store_true", help="the article's own length, as the plan's key full has it")
+    parser.add_argument("-o", "--output", type=Path, metavar="DIR", help="directory of the results (sweeps/NAME)")
+    parser.add_argument("--list", action="store_true", help="print the runs in their order and how long they take")
+    parser.add_argument("--page", action="store_true", help="run nothing: write the page of what is done")
+    grid = parser.add_argument_group("plan", "its keys as options; lists are separated by commas")
+    grid.add_argument("-f", "--scenario", metavar="FILE", help="the locustfile")
+    grid.add_argument("--host", metavar="URL", help="the server; without one the scenario's embedded target")
+    grid.add_argument("--users", type=integers, metavar="LIST", help="numbers of users, such as 1-10,15-50:5")
+    grid.add_argument("--think-time", metavar="LIST", help="mean think times, such as 5ms,25ms,1s")
+    grid.add_argument("--think-option", metavar="OPTION", help="the scenario's option for it (--think-time)")
+    grid.add_argument("--seeds", metavar="LIST", help="seeds, such as 1,2,3: each is a column of the grid (1)")
+    grid.add_argument(
+        "--repetitions", type=int, metavar="N", help="how often everything is run, each with other waits (1)"
+    )
+    grid.add_argument("--warm-up", metavar="TIME", help="left out at the start of each run (5s)")
+    grid.add_argument("--steady", metavar="TIME", help="length of the part of each run that is analysed (30s)")
+    grid.add_argument("--processes", type=int, metavar="N", help="processes of each Locust (1)")
+    grid.add_argument(
+        "--spawn-rate", type=float, metavar="RATE", help="users a second (all within half of the warm-up)"
+    )
+    grid.add_argument("--order-seed", type=int, metavar="N", help="seed of the random order of the runs (1)")
+    grid.add_argument(
+        "--option", action="append", default=[], metavar="NAME=VALUE", help="an option of the scenario; several times"
+    )
+
+
+def changes_of(options: argparse.Namespace) -> dict[str, Any]:
+    """The keys of a plan that were given as options."""
+    found: dict[str, Any] = {}
+    for key in ("host", "think_option", "repetitions", "warm_up", "steady", "processes", "spawn_rate", "order_seed"):
+        if getattr(options, key) is not None:
+            found[key] = getattr(options, key)
+    if options.scenario is not None:
+        found["scenario"] = str(Path(options.scenario).resolve())
+    if options.users is not None:
+        found["users"] = list(options.users)
+    if options.think_time is not None:
+        found["think_time"] = options.think_time.split(",")
+    if options.seeds is not None:
+        words = options.seeds.split(",")
+        found["seeds"] = [int(word) if word.strip().isdecimal() else word for word in words]
+    if options.option:
+        pairs = [text.partition("=") for text in options.option]
+        if any(not separator for _, separator, _ in pairs):
+            raise CommandError(f"--option {options.option!r} must be NAME=VALUE")
+        found["options"] = {name: value for name, _, value in pairs}
+    return found
+
+
+def plan_of(options: argparse.Namespace) -> Plan:
+    """The plan of a command line; CommandError where there is something wrong with it."""
+    try:
+        if options.plan is None:
+            if options.full:
+                raise CommandError("--full takes the article's own length from a PLAN, and there is none")
+            return Plan.of_options(changes_of(options))
+        return Plan.of_file(options.plan, full=options.full, changes=changes_of(options))
+    except PlanError as error:
+        raise CommandError(str(error)) from None
+    except (OSError, UnicodeDecodeError) as error:
+        raise CommandError(f"cannot read {options.plan}: {error}") from None
+
+
+def run(options: argparse.Namespace) -> int:
+    """Run the plan, or go on with it, and write the page."""
+    plan = plan_of(options)
+    directory = options.output or Path("sweeps") / (plan.name + ("-full" if plan.full else ""))
+    if options.list:
+        return _list(plan)
+    failures: dict[str, str] = {}
+    stopped = False
+    if options.page:
+        rows = rows_in_order(plan, directory)
+    else:
+        # a SIGTERM must end the Locust that is running, too, and leave what is done
+        signal.signal(signal.SIGTERM, signal.default_int_handler)
+        try:
+            found = sweep(plan, directory, SweepProgress())
+            rows, failures = found.rows, found.failures
+        except KeyboardInterrupt:
+            rows, stopped = rows_in_order(plan, directory), True
+        except BusyError as error:
+            raise CommandError(f"{error}; give another one with --output") from None
+        except OSError as error:
+            raise CommandError(f"cannot write to {directory}: {error}") from None
+    if not rows:
+        raise CommandError("no run has given figures")
+    _write_page(plan, rows, directory, failures)
+    left = missing(plan, rows)
+    print(f"{len(rows)} of {len(rows) + left} runs done: {directory / 'results.parquet'}, {directory / 'index.html'}")
+    if left:
+        print(f"{left} to go: the same command goes on with them", file=sys.stderr)
+    return 130 if stopped else int(bool(failures))
+
+
+def _write_page(plan: Plan, rows: list[dict[str, Any]], directory: Path, failures: dict[str, str]) -> None:
+    from locust_realism.experiments.page import document_of, render_page
+
+    page = render_page(document_of(plan, rows, directory, failures=list(failures.values())))
+    with output(directory / "index.html") as stream:
+        stream.write(page)
+
+
+def _list(plan: Plan) -> int:
+    cells = plan.cells()
+    for number, cell in enumerate(cells, 1):
+        print(f"{number:4}  {cell.words}")
+    print(
+        f"{len(cells)} runs of {clock(plan.run_time_s())}, about {clock(len(cells) * (plan.run_time_s() + OVERHEAD_S))}"
+    )
+    return 0
+
+
+COMMAND = Command(configure, run, EPILOG)
