@@ -7,6 +7,8 @@ bytes, and any tool that reads Parquet opens it.
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -164,27 +166,35 @@ def read_parquet(where: Any) -> LaunchLog:
 
 def read_table(where: Any) -> pa.Table:
     """The Arrow table of a Parquet file, with its metadata; ValueError when it is damaged."""
+    with open_parquet(where) as file:
+        table = file.read(use_threads=False)
+        return table.replace_schema_metadata(file_metadata(file))
+
+
+@contextmanager
+def open_parquet(where: Any) -> Iterator[pq.ParquetFile]:
+    """A Parquet file, texts as dictionaries where they are known to repeat; ValueError when it is damaged."""
     import pyarrow as pa
+    import pyarrow.parquet as pq
 
     try:
+        # ParquetFile, not read_table: the latter imports the dataset machinery and infers partitions from paths
         try:
-            return _read_table(where, _SPELLED)
+            file = pq.ParquetFile(where, read_dictionary=_SPELLED)
         except KeyError:  # a table without these columns: sessions, health, or made by another tool
-            return _read_table(where, [])
+            file = pq.ParquetFile(where)
+        with file:
+            yield file
     except (pa.ArrowInvalid, pa.ArrowTypeError, OSError) as error:
         if isinstance(error, FileNotFoundError | PermissionError | IsADirectoryError):
             raise
         raise ValueError(f"not a readable Parquet block: {error}") from error
 
 
-def _read_table(where: Any, dictionary: list[str]) -> pa.Table:
-    import pyarrow.parquet as pq
-
-    # ParquetFile, not read_table: the latter imports the dataset machinery and infers partitions from paths
-    with pq.ParquetFile(where, read_dictionary=dictionary) as file:
-        table = file.read(use_threads=False)
-        metadata = file.metadata.metadata or {}
-    return table.replace_schema_metadata({key: value for key, value in metadata.items() if key != b"ARROW:schema"})
+def file_metadata(file: pq.ParquetFile) -> dict[bytes, bytes]:
+    """What a Parquet file says of itself, without Arrow's own entry."""
+    metadata = file.metadata.metadata or {}
+    return {key: value for key, value in metadata.items() if key != b"ARROW:schema"}
 
 
 def combine(parts: list[tuple[NDArray[Any], int]]) -> tuple[Int32, NDArray[np.int64]]:

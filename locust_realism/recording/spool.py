@@ -28,7 +28,7 @@ from typing import TYPE_CHECKING, Any
 from locust_realism.recording.health import HealthLog
 from locust_realism.recording.launches import LaunchLog
 from locust_realism.recording.offsets import ClockLine, on_master_clock, sessions_on_master_clock, unpacked_line
-from locust_realism.recording.packing import from_table, parquet_writer, read_table
+from locust_realism.recording.packing import file_metadata, from_table, open_parquet, parquet_writer, read_table
 from locust_realism.recording.sessions import SessionLog, with_users
 from locust_realism.recording.source import LISTED, BadLine, LaunchFile
 
@@ -41,7 +41,7 @@ MERGE_AT = 32
 KEPT_BYTES = 64 << 20
 """Packed rows kept in memory while they cannot be written; the oldest beyond are lost."""
 
-GROUP_ROWS = 1 << 20
+GROUP_ROWS = 1 << 18
 """Rows of a row group in a merged file."""
 
 INFO = "run.json"
@@ -93,7 +93,7 @@ class Spool:
             try:
                 self._write_waiting()
                 self._merge_where_many()
-            except OSError as error:
+            except (OSError, ValueError) as error:
                 self._complain(error)
             else:
                 self.problem = ""
@@ -254,24 +254,18 @@ def _clock_lines(directory: Path) -> dict[int, ClockLine]:
 
 
 def merge_files(paths: list[Path], target: Path, *, fsync: bool = False) -> int:
-    """Write the rows of several Parquet files of the same columns into one, in bounded memory; returns the rows."""
-    import pyarrow as pa
+    """Write the rows of several Parquet files of the same columns into one, in bounded memory; returns the rows.
 
+    ValueError when one of them is damaged; ``target`` appears only when it is complete.
+    """
     partial = target.with_name(target.name + ".partial")
-    waiting: list[pa.Table] = []
-    rows, waiting_rows = 0, 0
-    writer: Any = None
+    rows, writer = 0, None
     try:
-        for path in paths:
-            table = read_table(str(path))
-            waiting.append(table)
-            waiting_rows += table.num_rows
+        for table in _large_groups(paths):
             if writer is None:
                 writer = parquet_writer(str(partial), table.schema, statistics=True)
-            if waiting_rows >= GROUP_ROWS or path == paths[-1]:
-                writer.write_table(pa.concat_tables(waiting).unify_dictionaries(), row_group_size=GROUP_ROWS)
-                rows += waiting_rows
-                waiting, waiting_rows = [], 0
+            writer.write_table(table, row_group_size=GROUP_ROWS)
+            rows += table.num_rows
         if writer is not None:
             writer.close()
             if fsync:
@@ -284,3 +278,25 @@ def merge_files(paths: list[Path], target: Path, *, fsync: bool = False) -> int:
         partial.unlink(missing_ok=True)
         raise
     return rows
+
+
+def _large_groups(paths: list[Path]) -> Iterator[pa.Table]:
+    """The rows of several files in tables of about GROUP_ROWS."""
+    import pyarrow as pa
+
+    waiting: list[pa.Table] = []
+    schema = None
+    for path in paths:
+        with open_parquet(str(path)) as file:
+            metadata = file_metadata(file)
+            for group in range(file.num_row_groups):
+                table = file.read_row_group(group, use_threads=False).replace_schema_metadata(metadata)
+                # parts may differ in what they say of themselves; the first one speaks for all
+                schema = schema or table.schema
+                waiting.append(table.replace_schema_metadata(schema.metadata))
+                if sum(part.num_rows for part in waiting) >= GROUP_ROWS:
+                    yield pa.concat_tables(waiting).unify_dictionaries()
+                    waiting.clear()
+    if waiting:
+        yield pa.concat_tables(waiting).unify_dictionaries()
+    pa.default_memory_pool().release_unused()

@@ -67,6 +67,7 @@ class RunFiles:
         self._tables: list[tuple[str, Any]] = []
         self._started = 0.0
         self._told = ""
+        self._writing = get_original("threading", "Lock")()  # the end of a run may meet a flush that is under way
         self._greenlet = gevent.spawn(self._run)
 
     @property
@@ -110,6 +111,11 @@ class RunFiles:
         if self._spool is not None:
             self._spool.add(block, rows)
 
+    def flush(self) -> None:
+        """Write what was handed over now; may be called in any thread."""
+        if self._spool is not None:
+            self._flush(self._spool, self._side, False)
+
     def close(self) -> None:
         """The run is over: write what is left and merge it into one file."""
         self._close_in_thread()
@@ -141,16 +147,17 @@ class RunFiles:
 
     def _flush(self, spool: Spool, side: dict[str, Spool], is_last: bool) -> None:
         """Called in a native thread."""
-        self._flush_side(side, is_last)
-        logs, self._logs = self._logs, []
-        if logs:
-            log = LaunchLog.concat(logs)
-            spool.add(pack(log), len(log))
-        spool.flush()
-        if spool.written_rows and not spool.problem:
-            self._describe(spool)
-        if is_last:
-            spool.close()
+        with self._writing:
+            self._flush_side(side, is_last)
+            logs, self._logs = self._logs, []
+            if logs:
+                log = LaunchLog.concat(logs)
+                spool.add(pack(log), len(log))
+            spool.flush()
+            if spool.written_rows and not spool.problem:
+                self._describe(spool)
+            if is_last:
+                spool.close()
 
     def _flush_side(self, side: dict[str, Spool], is_last: bool) -> None:
         # a few rows a second: they wait until a file is worth its while

@@ -18,6 +18,7 @@ from locust import User, constant, events, task
 from locust.runners import WorkerRunner
 
 from locust_realism.runtime.recording import attach
+from locust_realism.runtime.run_files import FilePlan
 from locust_realism.runtime.sessions import hook_user_start
 
 RESULTS = Path(os.environ["RESULTS"])
@@ -29,7 +30,7 @@ hook_user_start()
 
 @events.init.add_listener
 def start_recording(environment: Any, **_: Any) -> None:
-    state["recording"] = attach(environment)
+    state["recording"] = attach(environment, files=FilePlan() if os.environ.get("RECORD") else None)
     state["environment"] = environment
 
 
