@@ -50,15 +50,19 @@ def main() -> None:
     parser.add_argument("--out", type=Path, default=ROOT / "docs" / "images", help="where the pictures go")
     options = parser.parse_args()
     options.out.mkdir(parents=True, exist_ok=True)
-    with scenario("--realism-warmup", "10s") as url:
-        send(url, user_count=options.users, spawn_rate=10)
-        time.sleep(4 * options.seconds)
-        take(url, TABS[:-1], options.out)
-    with scenario() as url:
-        for users in options.steps:
-            send(url, user_count=users, spawn_rate=10)
-            time.sleep(options.seconds)
-        take(url, TABS[-1:], options.out)
+    with sync_playwright() as playwright:
+        # The browser is up before the run: on a small machine its start would delay the generator.
+        browser = playwright.chromium.launch(executable_path=shutil.which("chromium"), args=FLAGS)
+        with scenario("--realism-warmup", "10s") as url, pages(browser, url) as opened:
+            send(url, user_count=options.users, spawn_rate=10)
+            time.sleep(4 * options.seconds)
+            take(opened, TABS[:-1], options.out)
+        with scenario() as url, pages(browser, url) as opened:
+            for users in options.steps:
+                send(url, user_count=users, spawn_rate=10)
+                time.sleep(options.seconds)
+            take(opened, TABS[-1:], options.out)
+        browser.close()
 
 
 @contextmanager
@@ -99,23 +103,29 @@ def send(url: str, **form: Any) -> None:
     urllib.request.urlopen(f"{url}swarm", data, timeout=30).close()
 
 
-def take(url: str, titles: Sequence[str], out: Path) -> None:
-    """A picture of each of these tabs in both themes."""
-    with sync_playwright() as playwright:
-        browser = playwright.chromium.launch(executable_path=shutil.which("chromium"), args=FLAGS)
-        for theme in ("light", "dark"):
-            view = {"width": 1500, "height": 900}
-            context = browser.new_context(viewport=view, locale="en-US", color_scheme=theme)
-            page = context.new_page()
-            page.goto(url)
-            for title in titles:
-                page.get_by_role("tab", name=title, exact=True).click()
-                page.locator("#locust-realism .lr-tab").wait_for(timeout=30_000)
-                page.mouse.move(0, 0)
-                page.wait_for_timeout(2500)
-                page.screenshot(path=out / f"{title.lower()}-{theme}.png", full_page=True)
-            context.close()
-        browser.close()
+@contextmanager
+def pages(browser: Any, url: str) -> Iterator[dict[str, Any]]:
+    """The page in both themes, by theme."""
+    opened = {}
+    for theme in ("light", "dark"):
+        view = {"width": 1500, "height": 900}
+        opened[theme] = browser.new_context(viewport=view, locale="en-US", color_scheme=theme).new_page()
+        opened[theme].goto(url)
+    yield opened
+    for page in opened.values():
+        page.context.close()
+
+
+def take(opened: dict[str, Any], titles: Sequence[str], out: Path) -> None:
+    """A picture of each of these tabs in each theme."""
+    for theme, page in opened.items():
+        page.reload()
+        for title in titles:
+            page.get_by_role("tab", name=title, exact=True).click()
+            page.locator("#locust-realism .lr-tab").wait_for(timeout=30_000)
+            page.mouse.move(0, 0)
+            page.wait_for_timeout(2500)
+            page.screenshot(path=out / f"{title.lower()}-{theme}.png", full_page=True)
 
 
 if __name__ == "__main__":

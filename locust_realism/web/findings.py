@@ -81,7 +81,8 @@ def _cpu_text(who: str, value: float) -> str:
 
 
 def _machine_text(who: str, value: float) -> str:
-    return f"The machine of {_inside(who)} was {value:.0%} busy: move the generator or the system under test elsewhere."
+    machine = "The machine" if who == "Locust" else f"The machine of {_inside(who)}"
+    return f"{machine} was {value:.0%} busy: move the generator or the system under test elsewhere."
 
 
 def _lag_text(who: str, value: float) -> str:

@@ -134,7 +134,7 @@ function times(context, data) {
   table.update(thinking.families, "No distribution was fitted.");
   const lengths = createChart(context, { title: "Requests in a session", name: "session-lengths" });
   lengths.update(data.sessions.length_permille.length ? lengthsChart(data.sessions) : "No session was seen whole.");
-  return [chart.root, table.root, lengths.root];
+  return [chart.root, h("h2", {}, "Distributions, the best one first"), table.root, lengths.root];
 }
 
 /** Share of the times that are longer, as observed and as fitted. @param {any} thinking */
