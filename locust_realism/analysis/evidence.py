@@ -124,7 +124,7 @@ def collect(log: LaunchLog, settings: AnalysisSettings, facts: Facts, groups: Se
         tick_us=tick,
         per_task=per_task,
         population=float(known.mean()) if len(known) else math.nan,
-        groups=groups if groups is not None and plain else group_table(_moved(starts, times), settings),
+        groups=groups if groups is not None and plain else _halving_groups(starts, times, users.users, settings),
         dispersion=_dispersion(times, users, facts.model),
         steady=steady_state(
             log, settings, times if starts is log else None, rate_dispersion=_half_dispersion(times, users, facts.model)
@@ -133,7 +133,7 @@ def collect(log: LaunchLog, settings: AnalysisSettings, facts: Facts, groups: Se
         lateness_p99_s=float(late[1]),
         starts=start_n,
         starts_cov=start_cov,
-        workers=worker_rows(starts, grain),
+        workers=worker_rows(starts, grain, times if facts.planned_profile is None else None),
     )
 
 
@@ -151,8 +151,11 @@ def _flat_times(launches: NDArray[np.int64], profile: scale.Profile | None, star
     return scale.rescale_by_profile(times, profile, start_us)
 
 
-def _moved(log: LaunchLog, times: Floats) -> LaunchLog:
-    return replace(log, launch_us=np.rint(times).astype(np.int64))
+def _halving_groups(log: LaunchLog, times: Floats, users: int, settings: AnalysisSettings) -> list[Row]:
+    """CoV by group size on other times than the recorded ones: of all users, half of them, a quarter ... and of one."""
+    sizes = {math.ceil(users / 2**step) for step in range(users.bit_length() + 1)} if users else set()
+    moved = replace(log, launch_us=np.rint(times).astype(np.int64))
+    return group_table(moved, settings, sizes=sizes) if sizes else []
 
 
 def _per_window(times: Floats, cycle_s: float) -> int:
@@ -239,16 +242,20 @@ def _starts(facts: Facts, log: LaunchLog, start_us: int) -> tuple[float, int]:
     return coefficient_of_variation(np.diff(flat)), len(times)
 
 
-def worker_rows(log: LaunchLog, grain_us: int) -> list[Row]:
+def worker_rows(log: LaunchLog, grain_us: int, flat: Floats | None = None) -> list[Row]:
     """Launches of each worker on its own: worker, n (gaps), rate, cov (windowed), bunch_ms (None where no bunches).
 
     ``bunch_ms`` is the mean length of runs of gaps shorter than a tenth of the mean, where those are too frequent for
-    independent launches: the scale below which the offsets of the clocks must lie.
+    independent launches: the scale below which the offsets of the clocks must lie. ``flat`` are the launch times of all
+    without the grain of clock and timers, where they are known already.
     """
     rows: list[Row] = []
-    for worker in np.flatnonzero(count_codes(log.worker, int(log.worker.max(initial=0)) + 1)).tolist():
-        launches = log.launch_us[log.worker == worker]
-        times = _flat_times(launches, None, 0, grain_us)
+    present = np.flatnonzero(count_codes(log.worker, int(log.worker.max(initial=0)) + 1)).tolist()
+    for worker in present:
+        if flat is not None and len(present) == 1:
+            times = flat
+        else:
+            times = _flat_times(log.launch_us[log.worker == worker], None, 0, grain_us)
         if len(times) < 3 or times[-1] <= times[0]:
             rows.append({"worker": worker, "n": max(len(times) - 1, 0), "rate": None, "cov": None, "bunch_ms": None})
             continue

@@ -49,10 +49,10 @@ def in_launch_order(log: LaunchLog, *, in_place: bool = False) -> LaunchLog:
     return replace(log, **changed)
 
 
-def coefficient_of_variation(values: NDArray[Any], mean: float | None = None) -> float:
+def coefficient_of_variation(values: NDArray[Any], mean: float | None = None, *, overwrite: bool = False) -> float:
     """sdev / mean with the sample standard deviation (n - 1); NaN below two values or where the mean is 0.
 
-    ``mean`` saves a pass over the values where it is known.
+    ``mean`` saves a pass over the values where it is known, ``overwrite`` a copy of floats that nobody wants any more.
 
     >>> coefficient_of_variation(np.array([1, 2, 3]))
     0.5
@@ -64,7 +64,7 @@ def coefficient_of_variation(values: NDArray[Any], mean: float | None = None) ->
         mean = float(values.mean())
     # Deviations from a whole number near the mean are exact for integers; one pass then gives their square sum. The
     # subtraction is one of floats, since unsigned integers would wrap.
-    off = values.astype(np.float64)
+    off = values.astype(np.float64, copy=not overwrite)
     off -= round(mean)
     total = float(off.sum())
     variance = max(float(off @ off) - total * total / n, 0.0) / (n - 1)
@@ -190,7 +190,8 @@ def group_table(
     settings = settings or AnalysisSettings()
     ranks, users = user_ranks(log)
     chosen: Sequence[int] = sorted(set(sizes or settings.group_sizes or default_group_sizes(users)))
-    launches = log.launch_us
+    # Floats hold microseconds since the first launch exactly, and one column less is touched for every size.
+    launches = (log.launch_us - log.launch_us[:1]).astype(np.float64)
     # The answer to the last launch is needed by the published rate only.
     response = log.response_us if settings.rate_convention == "toolkit" else None
     if users < 2**15:
@@ -203,9 +204,9 @@ def group_table(
             response = None if response is None else response[member]
         last = int(response[-1]) if response is not None and len(response) else 0
         n = max(len(launches) - 1, 0)
-        span = int(launches[-1] - launches[0]) if n else 0
+        span = float(launches[-1] - launches[0]) if n else 0.0
         mean = span / n if n else math.nan
-        cov = coefficient_of_variation(np.diff(launches), mean)
+        cov = coefficient_of_variation(np.diff(launches), mean, overwrite=True)
         rate = 1e6 * n / (span + last) if span + last else math.nan
         row = {"users": size, "n": n, "rate": rate, "mean_ms": mean / 1e3, "sdev_ms": cov * mean / 1e3, "cov": cov}
         rows.append(row)

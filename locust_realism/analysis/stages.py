@@ -69,20 +69,22 @@ def level_rows(log: LaunchLog, settings: AnalysisSettings) -> list[Row]:
     The time at a level is the sum of the times from each of its launches to the next launch. The CoV is that of gaps
     between two launches at the same level. ``log`` is in launch order; launches with unknown users are left out.
     """
-    known = log.users >= 0
-    if not known.any():
+    if not (log.users >= 0).any():
         return []
-    low, high = int(log.users[known].min()), int(log.users.max())
+    follow = np.diff(log.launch_us, append=log.launch_us[-1:])  # nothing follows the last launch
+    users, response, failed = log.users, log.response_us, log.failed
+    if int(users.min()) < 0:
+        known = users >= 0
+        users, response, failed, follow = users[known], response[known], failed[known], follow[known]
+    low, high = int(users.min()), int(users.max())
     width = max(1, math.ceil((high - low + 1) / MAX_LEVELS))
-    code = np.where(known, (log.users - low) // width, -1)
+    code = ((users - low) // width).astype(np.int8)
     groups = int(code.max()) + 1
-    follow = np.diff(log.launch_us)
-    at_level = count_codes(code[:-1][known[:-1]], groups, follow[known[:-1]]) / 1e6
-    grouped = order_by_group(log.response_us[known], code[known], groups)
-    users_sum = count_codes(code[known], groups, log.users[known])
-    failures = count_codes(code[known & log.failed], groups)
-    same = (code[:-1] == code[1:]) & known[:-1]
-    gaps = order_by_group(follow[same], code[:-1][same], groups)
+    at_level = count_codes(code, groups, follow) / 1e6
+    grouped = order_by_group(response, code, groups)
+    users_sum = count_codes(code, groups, users)
+    failures = count_codes(code[failed], groups)
+    covs = _gap_covs(code[:-1], follow[:-1], code[1:] == code[:-1], groups)
     rows = []
     for g in range(groups):
         ordered = grouped.group(g)
@@ -93,8 +95,24 @@ def level_rows(log: LaunchLog, settings: AnalysisSettings) -> list[Row]:
         row |= _ordered_figures(ordered, float(at_level[g]), int(failures[g]), settings)
         # Little: the mean number of users that wait is X R, so that their share of all is R / (R + Z).
         row["response_share"] = row["rate"] * row["mean_ms"] / 1e3 / row["users"] if row["users"] else math.nan
-        rows.append(row | {"cov": coefficient_of_variation(gaps.group(g))})
+        rows.append(row | {"cov": float(covs[g])})
     return rows
+
+
+def _gap_covs(code: NDArray[Any], follow: Int64, same: NDArray[np.bool_], groups: int) -> NDArray[np.float64]:
+    """CoV of the gaps within each level, by sums of deviations from the mean of all, which keeps their digits."""
+    if not same.all():
+        code, follow = code[same], follow[same]
+    if not len(follow):
+        return np.full(groups, math.nan)
+    centre = float(follow.mean())
+    off = follow - centre
+    n = count_codes(code, groups).astype(np.float64)
+    total, squares = count_codes(code, groups, off), count_codes(code, groups, off * off)
+    with np.errstate(divide="ignore", invalid="ignore"):
+        mean = centre + total / n
+        variance = np.maximum(squares - total**2 / n, 0) / (n - 1)
+        return np.where((n > 1) & (mean > 0), np.sqrt(variance) / mean, math.nan)
 
 
 def _figures(log: LaunchLog, seconds: float, settings: AnalysisSettings) -> Row:
