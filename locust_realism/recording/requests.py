@@ -85,7 +85,7 @@ def in_time_order(
     reached: dict[Iterator[RequestBlock], float] = dict.fromkeys(streams, -np.inf)
     held: list[RequestBlock] = []
     passed: int | None = None
-    rows = 0
+    rows, enough = 0, at_once
     while reached:
         stream = min(reached, key=lambda one: reached[one])
         block = next(stream, None)
@@ -95,7 +95,7 @@ def in_time_order(
             reached[stream] = float(np.median(block.time_us))
             held.append(block)
             rows += len(block)
-        if rows < at_once and reached:
+        if rows < enough and reached:
             continue
         if not held:
             break
@@ -108,7 +108,7 @@ def in_time_order(
         ready, rest = everything.take(np.arange(cut)), everything.take(np.arange(cut, rows))
         held, rows = [rest], len(rest)
         # Sorting what cannot be passed on yet is done again only when there is as much again.
-        at_once = max(_AT_ONCE, 2 * rows)
+        enough = min(max(at_once, 2 * rows), max(most_rows, rows) + at_once)
         if cut:
             yield _not_before(ready, passed, disorder)
             passed = max(passed or 0, int(ready.time_us[-1]))

@@ -41,12 +41,15 @@ def module_order(entry: str = ENTRY) -> list[str]:
     return order
 
 
-def report_script() -> str:
-    """The renderer as one classic script that defines ``window.renderReport(root, data)``; safe inside <script>."""
-    body = "\n".join(_as_function(name) for name in module_order())
+def report_script(entry: str = ENTRY) -> str:
+    """A renderer as one classic script that defines ``window.renderReport(root, data)``; safe inside <script>.
+
+    ``entry`` is the module that exports ``renderReport``.
+    """
+    body = "\n".join(_as_function(name) for name in module_order(entry))
     return _embeddable(
         f'(() => {{\n"use strict";\nconst modules = {{}};\n{body}\n'
-        f'window.renderReport = modules["{ENTRY}"].renderReport;\n}})();\n'
+        f'window.renderReport = modules["{entry}"].renderReport;\n}})();\n'
     )
 
 

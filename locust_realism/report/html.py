@@ -58,12 +58,21 @@ def render_report(document: Mapping[str, Any]) -> str:
     (True, False, True)
     """
     data = bundle(document)
-    scripts = [charts_script(), report_script(), _BOOT]
+    # Without scripts (a mail client, a page converted to text) the figures are still there, as plain text.
+    text = render_summary(data.get("summary") or {}, color=False, width=110, height=1000)
+    return offline_page(str(data.get("title") or "Load test report"), data, text, report_script())
+
+
+def offline_page(title: str, data: Mapping[str, Any], text: str, renderer: str) -> str:
+    """A self-contained page that a renderer (:func:`.assets.report_script`) draws from ``data``.
+
+    ``text`` is what is shown where scripts do not run.
+    """
+    scripts = [charts_script(), renderer, _BOOT]
     policy = (
         f"default-src 'none'; script-src {' '.join(map(_hash, scripts))}; style-src 'unsafe-inline'; "
         "img-src data: blob:; base-uri 'none'; form-action 'none'"
     )
-    title = html.escape(clean(data.get("title") or "Load test report"))
     return "\n".join(
         [
             "<!doctype html>",
@@ -73,10 +82,10 @@ def render_report(document: Mapping[str, Any]) -> str:
             f'<meta http-equiv="Content-Security-Policy" content="{policy}">',
             '<meta name="viewport" content="width=device-width, initial-scale=1">',
             '<meta name="color-scheme" content="light dark">',
-            f"<title>{title}</title>",
+            f"<title>{html.escape(clean(title))}</title>",
             "</head>",
             '<body style="margin: 0">',
-            _section(data, scripts),
+            _section(data, text, scripts),
             "</body>",
             "</html>",
             "",
@@ -95,7 +104,9 @@ def add_section(page: str, document: Mapping[str, Any]) -> str:
     end = page.lower().rfind("</body>")
     if end < 0:
         raise ValueError("the page has no </body>, expected the report that Locust wrote with --html")
-    section = _section(bundle(document), [charts_script(), report_script(), _BOOT])
+    data = bundle(document)
+    text = render_summary(data.get("summary") or {}, color=False, width=110, height=1000)
+    section = _section(data, text, [charts_script(), report_script(), _BOOT])
     return f"{page[:end]}{START}\n{section}\n{END}\n{page[end:]}"
 
 
@@ -104,9 +115,7 @@ def bundle(document: Mapping[str, Any]) -> dict[str, Any]:
     return dict(document) if "summary" in document else {"summary": dict(document)}
 
 
-def _section(data: Mapping[str, Any], scripts: list[str]) -> str:
-    # Without scripts (a mail client, a page converted to text) the figures are still there, as plain text.
-    text = render_summary(data.get("summary") or {}, color=False, width=110, height=1000)
+def _section(data: Mapping[str, Any], text: str, scripts: list[str]) -> str:
     code = "\n".join(f"<script>{script}</script>" for script in scripts)
     return (
         f"<style>{report_style()}</style>\n"

@@ -12,7 +12,7 @@ observed information; they take the times as independent of each other.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -72,6 +72,11 @@ class _Family:
     names: tuple[str, ...]
     # Where a parameter is an end of the distribution, the likelihood is not smooth: no interval comes out of it.
     regular: tuple[bool, ...]
+
+    @property
+    def least_share(self) -> float:
+        """What a bin's share is at least: where no time is impossible, a share that is lost in rounding is not 0."""
+        return 1e-18 if all(self.regular) else 0.0
 
 
 def _log_moments(times: GroupedTimes) -> tuple[float, float]:
@@ -153,8 +158,10 @@ def _families(times: GroupedTimes) -> dict[str, _Family]:
     return families
 
 
-def fit_families(times: GroupedTimes, *, confidence: float = 0.95) -> list[FamilyFit]:
-    """All families fitted to the times, the best one (by BIC) first.
+def fit_families(
+    times: GroupedTimes, *, confidence: float = 0.95, only: Collection[str] | None = None
+) -> list[FamilyFit]:
+    """All families (or those of ``only``) fitted to the times, the best one (by BIC) first.
 
     Raises ValueError for fewer than 30 times, for times that are all 0, and for a confidence outside (0, 1).
 
@@ -173,25 +180,29 @@ def fit_families(times: GroupedTimes, *, confidence: float = 0.95) -> list[Famil
         raise ValueError(f"times must be at least {LEAST_TIMES}, not {times.n}")
     if times.total == 0:
         raise ValueError("times must not all be 0: the log's clock is too coarse for them")
-    fits = [_fit(name, family, times, confidence) for name, family in _families(times).items()]
+    families = _families(times)
+    wanted = families if only is None else [name for name in families if name in only]
+    fits = [_fit(name, families[name], times, confidence) for name in wanted]
     return sorted((fit for fit in fits if fit is not None), key=lambda fit: fit.bic)
 
 
 class _Likelihood:
     """Minus the log-likelihood of a family's parameters; infinite where they are impossible."""
 
-    def __init__(self, build: _Build, times: GroupedTimes) -> None:
+    def __init__(self, family: _Family, times: GroupedTimes) -> None:
         used = np.flatnonzero(times.counts)
         self._counts = times.counts[used]
         self._edges, self._where = np.unique(
             np.concatenate((times.edges[used], times.edges[used + 1], times.edges[-1:])), return_inverse=True
         )
-        self._build, self._resolution = build, times.resolution
+        self._build, self._least, self._resolution = family.build, family.least_share, times.resolution
+        # Of times that may be anything up to the longest that can be seen, the mean is not known.
+        self._longest = float(times.edges[-1])
 
     def __call__(self, parameters: Floats) -> float:
         try:
             distribution = self._build(parameters)
-            if not distribution.cov <= _MOST_COV and distribution.kind != "pareto":
+            if not (distribution.cov <= _MOST_COV and distribution.mean <= self._longest):
                 return math.inf
         except (ValueError, OverflowError):
             return math.inf
@@ -199,14 +210,14 @@ class _Likelihood:
             below = seen_below(distribution._cdf, self._edges, self._resolution)[self._where]
             k = len(self._counts)
             shares = (below[k : 2 * k] - below[:k]) / below[-1]
-            total = float(self._counts @ np.log(shares))
+            total = float(self._counts @ np.log(np.maximum(shares, self._least)))
         return -total if math.isfinite(total) else math.inf
 
 
 def _fit(name: str, family: _Family, times: GroupedTimes, confidence: float) -> FamilyFit | None:
     from scipy.optimize import minimize
 
-    cost = _Likelihood(family.build, times)
+    cost = _Likelihood(family, times)
     start = np.array(_possible(family.start(times), cost, name, times))
     if not math.isfinite(cost(start)):
         return None
@@ -262,8 +273,11 @@ def _parameters(family: _Family, cost: _Cost, at: Floats, confidence: float) -> 
         if what in family.names and not family.regular[family.names.index(what)]:
             found[what] = Interval(value)
             continue
-        slope = np.array([(log_value(at + s) - log_value(at - s)) / 2e-4 for s in 1e-4 * np.eye(len(at))[free]])
-        variance = float(slope @ covariance @ slope) if len(free) else math.nan
+        try:
+            slope = np.array([(log_value(at + s) - log_value(at - s)) / 2e-4 for s in 1e-4 * np.eye(len(at))[free]])
+            variance = float(slope @ covariance @ slope) if len(free) else math.nan
+        except ValueError:  # the estimate is at the end of what the family allows
+            variance = math.nan
         if not (variance > 0 and math.isfinite(value)):
             found[what] = Interval(value)
             continue

@@ -7,7 +7,7 @@ known; how much the days differ beyond chance is the dispersion.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TypeVar
 
@@ -24,7 +24,7 @@ WEEKDAYS = ("Monday", "Tuesday", "Wednesday", "Thursday", "Friday", "Saturday", 
 
 _Number = TypeVar("_Number", np.int64, np.float64)
 
-_ENOUGH = 100
+_ENOUGH = 400
 _MOST_SHIFTS = 200
 _LEAST_COVER = 0.5
 
@@ -157,9 +157,9 @@ def folded(minutes: NDArray[_Number], days: Sequence[int], width_s: int, *, week
 
 
 def chosen_width(counts: NDArray[np.int64], observed: Floats) -> int:
-    """Seconds of the finest bins of BINS_S in which, at the average rate, a bin has 100 arrivals; an hour at most.
+    """Seconds of the finest bins of BINS_S in which, at the average rate, a bin has 400 arrivals; an hour at most.
 
-    So that the rate of a bin is known to about 20 %. ``counts`` and ``observed`` have shape (days, 1440).
+    So that the rate of a bin is known to about 10 %. ``counts`` and ``observed`` have shape (days, 1440).
     """
     minutes_seen = int((observed.sum(axis=0) > 0).sum())
     per_minute = counts.sum() / max(minutes_seen, 1)
@@ -183,19 +183,3 @@ def days_dispersion(counts: NDArray[np.int64], observed: Floats, width_s: int) -
         terms = np.where(expected > 0, (n - expected) ** 2 / expected, 0.0)
     degrees = int(np.maximum(((expected > 0) & full).sum(axis=0) - 1, 0).sum())
     return (float(terms.sum()) / degrees if degrees else float("nan")), degrees
-
-
-def csv_lines(bins: RateBins, comments: Sequence[str], extra: Mapping[str, Floats] | None = None) -> list[str]:
-    """Lines of a CSV file that ``rate_from_csv`` reads: time (HH:MM), rate, low, high, and what else is given.
-
-    The last row is the end of the last bin, so with interpolation="step" and repeat=True it is the same profile.
-    """
-    columns = {"rate": bins.rate, "low": bins.low, "high": bins.high, **(extra or {})}
-    known = np.flatnonzero(bins.observed > 0).tolist()
-    rows = [(bins.start[i], [float(values[i]) for values in columns.values()]) for i in known]
-    rows.append((bins.start[known[-1]] + bins.width, [float(values[known[-1]]) for values in columns.values()]))
-    lines = [f"# {' '.join(comment.split())}" for comment in comments]
-    lines.append(",".join(["time", *columns]))
-    for time, values in rows:
-        lines.append(",".join([f"{int(time) // 3600:02d}:{int(time) % 3600 // 60:02d}", *(f"{v:.9g}" for v in values)]))
-    return lines
