@@ -12,7 +12,7 @@ from ..workload.streams import name_key, spawn
 from .finite import PeopleGeneration
 from .generation import ArrivalGeneration, Generation, Sessions
 from .plan import Plan, Planner, ensure_plan
-from .population import FinitePopulation, Population, population_of, times_of
+from .population import AnyPopulation, FinitePopulation, Population, population_of, times_of
 
 _START_S = 1.0
 """A worker that is later than this after the warm-up finds the users of the start in session elsewhere, or gone."""
@@ -63,6 +63,15 @@ def build_generation(
     return generation
 
 
+def warm_imports(population: AnyPopulation) -> None:
+    """Draw once, so that what a distribution imports is imported before a test, not in its first moment."""
+    rng = spawn(0)
+    for name in ("session_duration", "session_length", "away"):
+        if (times := times_of(population, name)) is not None:
+            times.sample(rng, 1)
+            times.sample_residual(rng, 1)
+
+
 def _open_schedule(
     planner: Planner, spec: dict[str, Any], sessions: Sessions, streams: list[Any], is_original: bool
 ) -> OpenSchedule:
@@ -72,7 +81,9 @@ def _open_schedule(
     if spec["start"] == "equilibrium" and sessions.times is not None:
         # The users of the start are those who are there when the warm-up ends; new ones arrive from then on.
         if is_original and elapsed < warm_up + _START_S:
-            initial = OpenSchedule.initial_entries(profile, sessions.times, share, warm_up, streams[1])
+            initial = OpenSchedule.initial_entries(
+                profile, sessions.times, share, warm_up, streams[1], spec["initial_users"]
+            )
         elapsed = max(elapsed, warm_up)
     return OpenSchedule(profile, share, streams[0], begin=elapsed, initial=initial)
 

@@ -18,7 +18,7 @@ from locust.runners import STATE_INIT, MasterRunner, WorkerRunner
 from ..workload.finite_source import owners
 from ..workload.people import Move
 from ..workload.populations import Stretch, poisson_quantile
-from .builders import build_generation
+from .builders import build_generation, warm_imports
 from .census import Tally
 from .dispatcher import PopulationDispatcher
 from .finite import PeopleGeneration
@@ -69,6 +69,10 @@ class PopulationControl:
         self.planner.subscribe(self._on_plan)
         if self.leading:
             poisson_quantile(0.5, 1.0)  # imports scipy now, not in the first moment of a test
+        if not isinstance(self.runner, MasterRunner):
+            for user_class in environment.user_classes:
+                if (population := population_of(user_class)) is not None:
+                    warm_imports(population)
         if isinstance(self.runner, WorkerRunner) and self.runner.worker_state != STATE_INIT:
             self._on_test_start()  # the spawn message was here before the locustfile's init
 

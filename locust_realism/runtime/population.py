@@ -11,20 +11,26 @@ control of the population in place (``runtime.control``). User classes without o
 
 from __future__ import annotations
 
-import argparse
 from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
 
-from ..workload.checks import not_negative, number, positive
+from ..workload.checks import not_negative, positive
 from ..workload.distribution import Distribution
 from ..workload.distributions import constant
 from ..workload.finite_source import FiniteSource
-from ..workload.populations import Start, Stretch, check_start, natural_span, poisson_quantile, with_warm_up
+from ..workload.populations import (
+    Start,
+    Stretch,
+    check_start,
+    expected_users,
+    natural_span,
+    poisson_quantile,
+    with_warm_up,
+)
 from ..workload.profile import RateProfile
-from ..workload.scaled import scaled
-from .options import seconds
+from .overrides import common_changes, given
 from .plan import on_init
 
 DEFAULT_WARM_UP_S = 10.0
@@ -130,7 +136,12 @@ class Population:
 
     def to_dict(self) -> dict[str, Any]:
         """What the master tells the workers; the distributions are those of the locustfile."""
+        duration = times_of(self, "session_duration")
+        initial = None
+        if duration is not None and self.start == "equilibrium":
+            initial = float(expected_users(self.arrivals, duration, self.warm_up))
         return {
+            "initial_users": initial,
             "model": "open",
             "arrivals": self.arrivals.to_dict(),
             "mean_duration": None if self.session_duration is None else self.session_duration.mean,
@@ -141,11 +152,11 @@ class Population:
 
     def with_options(self, options: Any) -> Population:
         """The population with what the command line or the start form puts in place of its settings."""
-        changes = _common_changes(self, options)
+        changes = common_changes(self, options)
         arrivals = self.arrivals
-        if (factor := _given(options, "population_scale")) is not None:
+        if (factor := given(options, "population_scale")) is not None:
             arrivals = arrivals.scale(not_negative("--population-scale", factor))
-        if (period := _given(options, "population_period")) is not None:
+        if (period := given(options, "population_period")) is not None:
             span = natural_span(arrivals, 0.0)
             if span > 0:  # a constant rate has no period to change
                 arrivals = arrivals.compressed(span / positive("--population-period", period))
@@ -218,8 +229,8 @@ class FinitePopulation:
 
     def with_options(self, options: Any) -> FinitePopulation:
         """The population with what the command line or the start form puts in place of its settings."""
-        changes = _common_changes(self, options)
-        if (people := _given(options, "population_people")) is not None:
+        changes = common_changes(self, options)
+        if (people := given(options, "population_people")) is not None:
             changes["people"] = int(people)
         return replace(self, **changes)
 
@@ -281,26 +292,3 @@ def _describe_sessions(population: AnyPopulation) -> str:
         tasks = population.session_length.mean
         parts.append(f"{tasks:.4g} task{'' if tasks == 1 else 's'}")
     return "sessions of " + " or ".join(parts)
-
-
-def _given(options: Any, name: str) -> float | None:
-    """The value of an option as a number (a time span in seconds); None if left empty. The start form sends text."""
-    value = getattr(options, name, None)
-    if value is None or value == "":
-        return None
-    try:
-        return number(name, seconds(value) if isinstance(value, str) else value)
-    except (argparse.ArgumentTypeError, ValueError):
-        raise ValueError(f"--{name.replace('_', '-')} must be a number or a time span, not {value!r}") from None
-
-
-def _common_changes(population: AnyPopulation, options: Any) -> dict[str, Any]:
-    changes: dict[str, Any] = {}
-    if (mean := _given(options, "population_session_duration")) is not None and population.session_duration is not None:
-        factor = positive("--population-session-duration", mean) / population.session_duration.mean
-        changes["session_duration"] = scaled(population.session_duration, factor)
-    if (limit := _given(options, "population_max_users")) is not None:
-        changes["max_users"] = int(limit)
-    if warm_up := _given(options, "realism_warmup"):
-        changes["warm_up"] = warm_up
-    return changes

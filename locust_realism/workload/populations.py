@@ -109,16 +109,22 @@ def with_warm_up(stretches: Sequence[Stretch], t: ArrayLike, warm_up: float) -> 
 
 
 def sample_initial(
-    profile: RateProfile, duration: Distribution, at: float, rng: np.random.Generator, share: float = 1.0
+    profile: RateProfile,
+    duration: Distribution,
+    at: float,
+    rng: np.random.Generator,
+    share: float = 1.0,
+    mean: float | None = None,
 ) -> Floats:
     """What is left of the sessions that are under way at the time ``at``, shape (N,), N Poisson with mean m(at).
 
     A session under way is a long one more often than a short one (its whole length is length-biased), the moment falls
     anywhere into it, and it began when the rate was lambda(at - age): the residual times are drawn from a pool of such
-    pairs, each with the weight of the rate at its beginning. ``share`` thins the population, for one of W workers.
+    pairs, each with the weight of the rate at its beginning. ``share`` thins the population, for one of W workers;
+    ``mean`` is m(at) where it is known already.
     """
-    mean = float(expected_users(profile, duration, at)) * not_negative("share", share)
-    count = int(rng.poisson(mean))
+    whole_mean = float(expected_users(profile, duration, at)) if mean is None else not_negative("mean", mean)
+    count = int(rng.poisson(whole_mean * not_negative("share", share)))
     if count == 0:
         return np.zeros(0)
     size = max(_POOL, 4 * count)

@@ -58,10 +58,18 @@ class OpenSchedule:
 
     @staticmethod
     def initial_entries(
-        profile: RateProfile, duration: Distribution, share: float, warm_up: float, rng: np.random.Generator
+        profile: RateProfile,
+        duration: Distribution,
+        share: float,
+        warm_up: float,
+        rng: np.random.Generator,
+        mean: float | None = None,
     ) -> list[Entry]:
-        """The users that are in session at the end of the warm-up, each entering at some moment of it."""
-        return spread(sample_initial(profile, duration, warm_up, rng, share), warm_up, rng)
+        """The users that are in session at the end of the warm-up, each entering at some moment of it.
+
+        ``mean`` is their expected number, all processes together, where it is known already.
+        """
+        return spread(sample_initial(profile, duration, warm_up, rng, share, mean), warm_up, rng)
 
     def due(self) -> float:
         """When the next entry is due; infinity if the rate stays 0."""
