@@ -33,7 +33,7 @@ export function createGenerator(context) {
     { title: "Workers", value: ({ generator: g }) => (g.workers?.length ? formatNumber(g.workers.length, 0) : null) },
     { title: "Highest CPU", term: "cpu", value: ({ generator: g }) => highest(g.workers, "cpu", (value) => formatShare(value, 0)) },
     { title: "Highest lag p99", term: "lag", value: ({ generator: g }) => highest(g.workers, "lag_p99_ms", (value) => `${formatNumber(value)} ms`) },
-    { title: "System under test, CPU", value: ({ generator: g }) => (isNumber(g.target?.cpu) ? formatShare(g.target.cpu, 0) : null) },
+    { title: "CPU of the target", value: ({ generator: g }) => (isNumber(g.target?.cpu) ? formatShare(g.target.cpu, 0) : null) },
   ]);
   const table = createTable(context, { caption: "Health of the load generator, by worker", columns: COLUMNS, rowKey: (row) => String(row.id) });
   const cpu = createChart(context, { title: "CPU over time", term: "cpu", name: "cpu-over-time", height: 260 });

@@ -1,0 +1,141 @@
+// Charts of a sweep, as pure functions of the JSON: figures against users or think time, with error bars.
+
+import { baseOption, lineSeries, timeAxis } from "./chart.js";
+import { formatClock, formatNumber, formatTick, isNumber } from "./format.js";
+
+const SYMBOLS = ["circle", "triangle", "rect", "diamond", "pin", "arrow"];
+
+/** @typedef {{name: string, cells: any[]}} Line */
+
+/** Colour of the i-th line, the same in every chart. @param {import("./theme.js").Theme} theme @param {number} i */
+function colorOf(theme, i) {
+  return [theme.accent, ...theme.labels][i % (theme.labels.length + 1)];
+}
+
+/**
+ * Points joined by a line, and their 95 % limits as upright strokes, which ECharts' small build has no series for.
+ * @param {string} name @param {[number, any, any, any][]} points x, value, low, high @param {string} color @param {number} i
+ */
+function withErrors(name, points, color, i) {
+  const bars = points.filter(([, , low, high]) => isNumber(low) && isNumber(high))
+    .flatMap(([x, , low, high]) => [[x, low], [x, high], [x, null]]);
+  return [
+    lineSeries(name, points.map(([x]) => x), points.map(([, y]) => y), color, { showSymbol: true, symbol: SYMBOLS[i % SYMBOLS.length], symbolSize: 7 }),
+    ...(bars.length ? [{ type: "line", name: `${name} `, silentInLegend: true, silent: true, data: bars, showSymbol: false, color,
+      lineStyle: { width: 1.5, color }, tooltip: { show: false }, emphasis: { disabled: true }, z: 1 }] : []),
+  ];
+}
+
+/** The axis that a page's charts run over. @param {any} data */
+function xAxis(data) {
+  const users = data.x === "users";
+  return { type: data.logarithmic ? "log" : "value", name: users ? "Users" : "Mean think time (s)", scale: !users || data.logarithmic,
+    min: data.logarithmic ? "dataMin" : users ? 0 : undefined, max: data.logarithmic ? "dataMax" : undefined,
+    axisLabel: { formatter: formatTick } };
+}
+
+/** @param {any} data @param {any} cell */
+function xOf(data, cell) {
+  return data.x === "users" ? cell.users : cell.think_time_s;
+}
+
+/**
+ * A figure of the cells against users or think time, a line for each of the rest.
+ * @param {any} data @param {string} key @param {{name: string, unit?: string, min?: number, level?: [number, string]}} y
+ */
+export function figureChart(data, key, y) {
+  return (/** @type {import("./theme.js").Theme} */ theme) => {
+    const series = data.lines.flatMap((/** @type {Line} */ line, /** @type {number} */ i) =>
+      withErrors(line.name, line.cells.filter((cell) => isNumber(cell[key]))
+        .map((cell) => [xOf(data, cell), cell[key], cell[`${key}_low`], cell[`${key}_high`]]), colorOf(theme, i), i));
+    const unit = y.unit ? ` ${y.unit}` : "";
+    if (y.level && series.length) {
+      series[0].markLine = { silent: true, symbol: "none", lineStyle: { color: theme.muted, type: "dashed", width: 1 },
+        label: { formatter: y.level[1], color: theme.muted, position: "insideEndTop", fontSize: 11 }, data: [{ yAxis: y.level[0] }] };
+    }
+    const option = baseOption(theme, {
+      x: xAxis(data), y: { type: "value", name: y.name, ...(y.min === undefined ? { scale: true } : { min: y.min }) },
+      unit: (value) => formatNumber(value) + unit, head: (value) => `${formatTick(value)} ${data.x === "users" ? "users" : "s"}`, series,
+    });
+    const shown = data.lines.flatMap((/** @type {Line} */ line) => line.cells);
+    return { option, text: said(data, shown, key, unit),
+      columns: ["line", "users", "think_time_s", key, `${key}_low`, `${key}_high`],
+      rows: data.lines.flatMap((/** @type {Line} */ line) => line.cells.map((cell) =>
+        [line.name, cell.users, cell.think_time_s, cell[key], cell[`${key}_low`] ?? null, cell[`${key}_high`] ?? null])) };
+  };
+}
+
+/** The smallest and the largest figure in one sentence. @param {any} data @param {any[]} cells @param {string} key @param {string} unit */
+function said(data, cells, key, unit) {
+  const known = cells.filter((cell) => isNumber(cell[key]));
+  if (!known.length) return "No figures.";
+  const sorted = [...known].sort((a, b) => a[key] - b[key]);
+  const place = (/** @type {any} */ cell) => [cell.variant, `${formatTick(cell.users)} users`,
+    isNumber(cell.think_time_s) ? `${formatTick(cell.think_time_s)} s of think time` : ""].filter(Boolean).join(", ");
+  const [low, high] = [sorted[0], /** @type {any} */ (sorted.at(-1))];
+  return `From ${formatNumber(low[key])}${unit} (${place(low)}) to ${formatNumber(high[key])}${unit} (${place(high)}).`;
+}
+
+/** Densities of the response times at one number of users. @param {any} density */
+export function densitiesChart(density) {
+  return (/** @type {import("./theme.js").Theme} */ theme) => {
+    const { curves } = density;
+    const option = baseOption(theme, {
+      x: { type: "log", name: "Response time (ms)", min: "dataMin", max: "dataMax", axisLabel: { formatter: formatTick, showMinLabel: false, showMaxLabel: false } },
+      y: { type: "value", name: "share per ms", min: 0, axisLabel: { formatter: formatTick } },
+      unit: (value) => formatNumber(value), head: (value) => `${formatNumber(value)} ms`,
+      series: curves.map((/** @type {any} */ curve, /** @type {number} */ i) => lineSeries(curve.name, curve.ms, curve.density, colorOf(theme, i))),
+    });
+    const tops = curves.map((/** @type {any} */ curve) => `${curve.name}: ${formatNumber(curve.ms[curve.density.indexOf(Math.max(...curve.density))])} ms`);
+    return { option, text: `Most frequent response time at ${formatTick(density.users)} users: ${tops.join("; ")}.`,
+      columns: ["line", "ms", "density"],
+      rows: curves.flatMap((/** @type {any} */ curve) => curve.ms.map((/** @type {number} */ x, /** @type {number} */ i) => [curve.name, x, curve.density[i]])) };
+  };
+}
+
+/** CoV of the launches against R / (R + Z), a point for each cell. @param {any} data */
+export function feedbackChart(data) {
+  return (/** @type {import("./theme.js").Theme} */ theme) => {
+    const series = data.lines.flatMap((/** @type {Line} */ line, /** @type {number} */ i) => withErrors(line.name,
+      line.cells.filter((cell) => isNumber(cell.launch_cov) && isNumber(cell.response_share)).sort((a, b) => a.response_share - b.response_share)
+        .map((cell) => [cell.response_share, cell.launch_cov, cell.launch_cov_low, cell.launch_cov_high]), colorOf(theme, i), i));
+    const option = baseOption(theme, {
+      x: { type: "value", name: "R / (R + Z)", min: 0, axisLabel: { formatter: formatTick } },
+      y: { type: "value", name: "CoV of the launches", scale: true }, unit: (value) => formatNumber(value), head: (value) => formatNumber(value), series,
+    });
+    return { option, text: "Feedback of the server on the users against the pattern of the launches; 1 is that of independent users.",
+      columns: ["line", "users", "think_time_s", "response_share", "launch_cov"],
+      rows: data.lines.flatMap((/** @type {Line} */ line) => line.cells.map((cell) => [line.name, cell.users, cell.think_time_s, cell.response_share, cell.launch_cov])) };
+  };
+}
+
+/** CoV by number of users whose launches are taken together, a line for each cell. @param {any} groups */
+export function groupsChart(groups) {
+  return (/** @type {import("./theme.js").Theme} */ theme) => {
+    const series = groups.columns.map((/** @type {any} */ column, /** @type {number} */ i) =>
+      lineSeries(column.name, groups.sizes, groups.sizes.map((/** @type {number} */ size) => column.cov[size]?.cov ?? null), colorOf(theme, i), { connectNulls: true }));
+    const option = baseOption(theme, {
+      x: { type: "log", name: "Users whose launches are taken together", min: "dataMin", max: "dataMax", axisLabel: { formatter: formatTick } },
+      y: { type: "value", name: "CoV", scale: true }, unit: (value) => formatNumber(value, 2), head: (value) => `${formatTick(value)} users`, series,
+    });
+    return { option, text: "CoV of the launches of the first 1, 2, 3 … users together; independent users come to 1 with few users.",
+      columns: ["users", ...groups.columns.map((/** @type {any} */ column) => column.name)],
+      rows: groups.sizes.map((/** @type {number} */ size) => [size, ...groups.columns.map((/** @type {any} */ column) => column.cov[size]?.cov ?? null)]) };
+  };
+}
+
+/** Rate, planned rate and percentiles over the time of a run. @param {any} time @param {"rate" | "times"} what */
+export function overTimeChart(time, what) {
+  return (/** @type {import("./theme.js").Theme} */ theme) => {
+    const { t_s: t } = time;
+    const keys = what === "rate" ? [["Launched", "rate", theme.accent], ["Planned", "planned", theme.muted], ["Users", "users", theme.blue]]
+      : [["p50", "p50_ms", theme.accent], ["p95", "p95_ms", theme.orange], ["p99", "p99_ms", theme.red]];
+    const known = keys.filter(([, key]) => time[key]?.some(isNumber) && !(key === "users" && time.planned));
+    const option = baseOption(theme, {
+      x: timeAxis(t), y: { type: "value", name: what === "rate" ? "per second" : "ms", min: 0 }, unit: (value) => formatNumber(value), head: formatClock,
+      series: known.map(([name, key, color]) => lineSeries(name, t, time[key], color)),
+    });
+    return { option, text: what === "rate" ? "Launches a second, and what was planned." : "Response times over the run.",
+      columns: ["t_s", ...known.map(([name]) => name)], rows: t.map((/** @type {number} */ x, /** @type {number} */ i) => [x, ...known.map(([, key]) => time[key][i])]) };
+  };
+}

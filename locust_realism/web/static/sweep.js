@@ -1,0 +1,223 @@
+// The page of a sweep, from one JSON document: what was claimed, what was found, every cell with its limits.
+
+import { createChart } from "./chart.js";
+import { densitiesChart, feedbackChart, figureChart, groupsChart, overTimeChart } from "./charts-sweep.js";
+import { h } from "./dom.js";
+import { digitsFor, formatNumber, formatShare, formatTick, isNumber } from "./format.js";
+import { drawOffline, termList } from "./offline.js";
+import { createCapacity } from "./tab-capacity.js";
+import { createTable } from "./table.js";
+
+const FIGURES = [
+  { key: "rate", title: "Throughput", unit: "/s", term: "throughput" },
+  { key: "mean_ms", title: "Mean", unit: "ms" },
+  { key: "p50_ms", title: "p50", unit: "ms", term: "percentile" },
+  { key: "p90_ms", title: "p90", unit: "ms" },
+  { key: "p95_ms", title: "p95", unit: "ms" },
+  { key: "p99_ms", title: "p99", unit: "ms" },
+  { key: "launch_cov", title: "CoV of launches", term: "cov" },
+  { key: "response_share", title: "R / (R + Z)" },
+];
+const PLAIN = [
+  { key: "sdev_ms", title: "sdev of R", unit: "ms", term: "sdev" },
+  { key: "cov", title: "CoV of R", digits: 2 },
+  { key: "generator_cpu", title: "CPU generator", unit: "cores", digits: 2 },
+  { key: "server_cpu", title: "CPU server", unit: "cores", digits: 2 },
+];
+const TERMS_USED = ["throughput", "percentile", "cov", "sdev", "groups", "verdict", "density", "knee", "law", "littles", "concurrency"];
+
+/** @param {HTMLElement} root @param {any} data the document of experiments/page.py */
+export function renderReport(root, data) {
+  drawOffline(root, (context) => [
+    header(data), targets(data), failures(data), charts(context, data), cells(context, data), groups(context, data), feedback(context, data),
+    differences(context, data), windows(context, data), overTime(context, data), capacity(context, data), termList(TERMS_USED),
+  ]);
+}
+
+/** @param {any} data */
+function header(data) {
+  const left = data.runs_planned - data.runs_done;
+  return h("header", {}, h("h1", {}, data.title),
+    h("dl", { class: "lr-facts" }, ...[...data.facts, ...(data.article ? [["After", data.article]] : [])]
+      .map(([name, value]) => h("div", {}, h("dt", {}, name), h("dd", {}, value)))),
+    data.claim && h("p", { class: "lr-lead" }, `The article: ${data.claim}`),
+    left > 0 && h("p", { class: "lr-notice" }, `${formatNumber(left, 0)} of ${formatNumber(data.runs_planned, 0)} runs are not done; what follows is of the others.`),
+    h("p", { class: "lr-lead" }, [data.how_sure, data.caution].filter(Boolean).join(" ")));
+}
+
+/** @param {string} title @param {...(Node | null | false)} children */
+function part(title, ...children) {
+  return h("section", { "aria-label": title }, h("h2", { class: "lr-part" }, title), ...children.filter((child) => child !== null));
+}
+
+/** Up to how many users a target holds. @param {any} data */
+function targets(data) {
+  if (!data.targets.length) return null;
+  return part("How many users", h("ul", { class: "lr-findings" }, ...data.targets.map((/** @type {any} */ row) => h("li", {}, sentence(row)))));
+}
+
+/** @param {any} row */
+function sentence(row) {
+  const who = row.line === "all" ? "" : `${row.line}: `;
+  if (row.status === "met by all") return `${who}${row.target} holds at every number of users measured, up to ${formatTick(row.largest_measured)}.`;
+  if (row.status === "met by none") return `${who}${row.target} holds at none of the numbers of users measured.`;
+  const low = isNumber(row.low) ? formatTick(Math.round(row.low)) : "fewer than were measured";
+  const high = isNumber(row.high) ? formatTick(Math.round(row.high)) : "more than were measured";
+  return `${who}${row.target} holds up to about ${formatTick(Math.round(row.users))} users (95 % interval ${low} to ${high}).`;
+}
+
+/** @param {any} data */
+function failures(data) {
+  if (!data.failures.length) return null;
+  return part("Runs without figures", h("ul", { class: "lr-warnings" }, ...data.failures.map((/** @type {string} */ line) => h("li", {}, line))));
+}
+
+/** @param {any} context @param {any} data */
+function charts(context, data) {
+  if (data.lines.every((/** @type {any} */ line) => line.cells.length < 2)) return densities(context, data);
+  const of = (/** @type {string} */ key, /** @type {string} */ title, /** @type {any} */ y) => {
+    const chart = createChart(context, { title, name: `sweep-${key}` });
+    chart.update(figureChart(data, key, y));
+    return chart.root;
+  };
+  const against = data.x === "users" ? "against users" : "against think time";
+  const has = (/** @type {string} */ key) => data.cells.some((/** @type {any} */ cell) => isNumber(cell[key]));
+  const ms = { name: "ms", unit: "ms", min: 0 };
+  return part(`Figures ${against}`, h("div", { class: "lr-grid" },
+    of("p50_ms", `p50 ${against}`, ms), of("p90_ms", `p90 ${against}`, ms), of("p99_ms", `p99 ${against}`, ms),
+    of("rate", `Throughput ${against}`, { name: "requests / s", unit: "/s", min: 0 }),
+    of("launch_cov", `CoV of the launches ${against}`, { name: "CoV", level: [1, "independent users"] }),
+    has("response_share") ? of("response_share", `R / (R + Z) ${against}`, { name: "share", min: 0 }) : null,
+    of("generator_cpu", `CPU of the generator ${against}`, { name: "cores", unit: "cores", min: 0 }),
+    has("server_cpu") ? of("server_cpu", `CPU of the server ${against}`, { name: "cores", unit: "cores", min: 0 }) : null,
+    ...densityCharts(context, data)));
+}
+
+/** @param {any} context @param {any} data */
+function densities(context, data) {
+  return part("Densities", h("div", { class: "lr-grid" }, ...densityCharts(context, data)));
+}
+
+/** @param {any} context @param {any} data */
+function densityCharts(context, data) {
+  return data.densities.map((/** @type {any} */ density) => {
+    const chart = createChart(context, { title: `Density at ${formatTick(density.users)} users`, term: "density", name: `sweep-density-${density.users}` });
+    chart.update(densitiesChart(density));
+    return chart.root;
+  });
+}
+
+/** Value with its limits, all of a column with the same decimals. @param {any[]} rows @param {string} key */
+function withLimits(rows, key) {
+  const digits = digitsFor(rows.map((row) => row[key]));
+  return (/** @type {any} */ value, /** @type {any} */ row) => {
+    const [low, high] = [row[`${key}_low`], row[`${key}_high`]];
+    const range = isNumber(low) || isNumber(high) ? ` (${formatNumber(low, digits)} to ${formatNumber(high, digits)})` : "";
+    return formatNumber(value, digits) + (isNumber(value) ? range : "");
+  };
+}
+
+/** @param {any} context @param {any} data */
+function cells(context, data) {
+  const some = (/** @type {string} */ key) => data.cells.some((/** @type {any} */ cell) => cell[key] !== null && cell[key] !== "");
+  const columns = [
+    { key: "variant", title: "Variant", kind: "name" }, { key: "users", title: "Users" }, { key: "think_time_s", title: "Think time", unit: "s", format: formatTick },
+    { key: "runs", title: "Runs" }, { key: "n", title: "Requests" }, { key: "failed_share", title: "Failed", format: formatShare },
+    ...FIGURES.map((column) => ({ ...column, format: withLimits(data.cells, column.key) })), ...PLAIN,
+    { key: "verdict", title: "Verdict", kind: "status", term: "verdict", format: (/** @type {any} */ _, /** @type {any} */ row) => verdictText(row) },
+  ].filter((column) => some(column.key));
+  const table = createTable(context, { caption: "Cells", columns: /** @type {any} */ (columns), rowKey: (row) => `${row.variant}|${row.users}|${row.think_time_s}` });
+  table.update(data.cells.map((/** @type {any} */ cell) => ({ ...cell, status: cell.verdict })));
+  const reasons = [...new Set(data.cells.filter((/** @type {any} */ cell) => cell.verdict !== "green").map((/** @type {any} */ cell) => cell.verdict_sentence))];
+  return part("Every cell", table.root, h("p", { class: "lr-fine" }, "In brackets: 95 % limits. R is the response time, Z the think time."),
+    reasons.length > 0 && h("ul", { class: "lr-findings" }, ...reasons.map((text) => h("li", {}, String(text)))));
+}
+
+/** @param {any} row */
+function verdictText(row) {
+  const counts = Object.entries(row.verdicts);
+  return counts.length < 2 ? "" : counts.map(([status, count]) => `${count} ${status}`).join(", ");
+}
+
+/** @param {any} context @param {any} data */
+function groups(context, data) {
+  if (!data.groups) return null;
+  const { columns, sizes } = data.groups;
+  const table = createTable(context, { caption: "CoV by number of users", rowKey: (row) => String(row.users), columns: [
+    { key: "users", title: "Users" },
+    ...columns.map((/** @type {any} */ column, /** @type {number} */ i) => ({ key: String(i), title: column.name, digits: 2 })) ] });
+  table.update(sizes.map((/** @type {number} */ size) => ({ users: size, ...Object.fromEntries(columns.map((/** @type {any} */ column, /** @type {number} */ i) => [String(i), column.cov[size]?.cov ?? null])) })));
+  const chart = createChart(context, { title: "CoV by number of users", term: "groups", name: "sweep-groups", height: 380 });
+  chart.update(groupsChart(data.groups));
+  return part("CoV by number of users", chart.root, table.root);
+}
+
+/** @param {any} context @param {any} data */
+function feedback(context, data) {
+  if (!data.feedback) return null;
+  const chart = createChart(context, { title: "CoV of the launches against R / (R + Z)", term: "cov", name: "sweep-feedback", height: 360 });
+  chart.update(feedbackChart(data));
+  return part("Feedback", chart.root);
+}
+
+/** @param {any} context @param {any} data */
+function differences(context, data) {
+  if (!data.differences.length) return null;
+  const table = createTable(context, { caption: "Differences from the first variant", rowKey: (row) => `${row.variant}|${row.users}|${row.think_time_s}|${row.figure}`, columns: [
+    { key: "variant", title: "Variant", kind: "name" }, { key: "users", title: "Users" }, { key: "think_time_s", title: "Think time", unit: "s", format: formatTick },
+    { key: "figure", title: "Figure", kind: "text" }, { key: "a", title: "First variant", format: figure }, { key: "b", title: "This variant", format: figure },
+    { key: "difference", title: "Difference", format: (_, row) => `${figure(row.difference)} (${figure(row.low)} to ${figure(row.high)})` },
+    { key: "verdict", title: "What it shows", kind: "text" } ] });
+  table.update(data.differences);
+  return part("Differences", table.root, h("p", { class: "lr-fine" }, "Each interval holds at 95 % by itself: of twenty equal figures one will seem different."));
+}
+
+/** @param {any} value */
+function figure(value) {
+  return formatNumber(value);
+}
+
+/** @param {any} context @param {any} data */
+function windows(context, data) {
+  if (!data.windows.length) return null;
+  /** @type {Record<string, string>} */
+  const kinds = { exact: "all samples, exact", locust: "all samples, as Locust shows them", window: "last samples, as JMeter's dashboard", piece: "a piece by itself" };
+  const parts = data.windows.map((/** @type {any} */ run) => {
+    const [exact] = run.value;
+    const off = (/** @type {string} */ key) => (/** @type {any} */ value, /** @type {any} */ row) => formatNumber(value)
+      + (row.kind === "exact" || !exact[key] ? "" : ` (${value >= exact[key] ? "+" : "−"}${formatNumber(Math.abs(100 * (value / exact[key] - 1)), 1)} %)`);
+    const table = createTable(context, { caption: `Percentiles from parts of the samples, ${run.name}`, rowKey: (row) => `${row.kind}|${row.samples}|${row.from_row}`, columns: [
+      { key: "kind", title: "Computed from", kind: "name", format: (value) => kinds[value] }, { key: "samples", title: "Samples" }, { key: "from_row", title: "From sample" },
+      { key: "mean_ms", title: "Mean", unit: "ms" }, ...["p50", "p90", "p95", "p99"].map((name) => ({ key: `${name}_ms`, title: name, unit: "ms", format: off(`${name}_ms`) })) ] });
+    table.update(run.value);
+    return h("div", {}, h("h3", {}, run.name), table.root);
+  });
+  return part("Percentiles from parts of the samples", ...parts, h("p", { class: "lr-fine" }, "In brackets: difference from the exact figure."));
+}
+
+/** @param {any} context @param {any} data */
+function overTime(context, data) {
+  if (!data.over_time.length) return null;
+  return part("Over time", ...data.over_time.map((/** @type {any} */ run, /** @type {number} */ i) => {
+    const [rate, times] = [["rate", "Rate"], ["times", "Response times"]].map(([what, title]) => {
+      const chart = createChart(context, { title: `${title}, ${run.name}`, name: `sweep-${what}-${i}` });
+      chart.update(overTimeChart(run.value, /** @type {any} */ (what)));
+      return chart.root;
+    });
+    return h("div", { class: "lr-grid" }, rate, times);
+  }));
+}
+
+/** @param {any} context @param {any} data */
+function capacity(context, data) {
+  if (!data.capacity.length) return null;
+  return part("How many users the system holds", ...data.capacity.map((/** @type {any} */ run, /** @type {number} */ i) => {
+    const view = createCapacity(context);
+    view.update({ summary: { capacity: run.value } });
+    const names = createTable(context, { caption: `Requests by name, ${run.name}`, columns: [
+      { key: "label", title: "Name", kind: "name", format: (_, row) => `${row.method} ${row.label}`.trim() }, { key: "n", title: "Requests" }, { key: "failures", title: "Failed" },
+      { key: "mean_ms", title: "Mean", unit: "ms" }, { key: "p50_ms", title: "p50", unit: "ms" }, { key: "p95_ms", title: "p95", unit: "ms" }, { key: "p99_ms", title: "p99", unit: "ms" } ] });
+    names.update(data.names[i]?.value ?? []);
+    return h("div", {}, data.capacity.length > 1 && h("h3", {}, run.name), view.root, h("h3", {}, "By name"), names.root);
+  }));
+}
