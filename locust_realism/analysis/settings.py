@@ -43,7 +43,6 @@ class VerdictBounds:
     dispersion_red: float = 0.5
     group_cov: float = 0.05
     group_share_amber: float = 0.25
-    group_share_red: float = 1.0
     think_mean_amber: float = 0.02
     think_mean_red: float = 0.05
     user_cov_amber: float = 0.3

@@ -13,7 +13,7 @@ import locust
 from locust.env import Environment
 from locust.runners import WorkerRunner
 
-from locust_realism.analysis.settings import AnalysisSettings
+from locust_realism.analysis.settings import AnalysisSettings, parse_bounds
 from locust_realism.report.console import render_summary
 from locust_realism.report.html import add_section, render_report
 from locust_realism.report.text import wants_color, wants_unicode
@@ -93,7 +93,11 @@ def analysis_settings(options: Any) -> AnalysisSettings:
     return AnalysisSettings(
         skip_s=getattr(options, "realism_warmup", 0.0) or 0.0,
         cooldown_s=getattr(options, "realism_cooldown", 0.0) or 0.0,
+        skip_requests=getattr(options, "realism_warmup_requests", 0) or 0,
+        sample_requests=getattr(options, "realism_sample_requests", None) or None,
+        mser5=bool(getattr(options, "realism_mser5", False)),
         percentile_rule=getattr(options, "realism_percentile_rule", None) or "nearest_rank",
+        bounds=parse_bounds(getattr(options, "realism_bounds", None) or ""),
     )
 
 
