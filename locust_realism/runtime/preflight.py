@@ -7,8 +7,10 @@ A headless run then ends with exit code 1; in the web UI the start form shows th
 from __future__ import annotations
 
 import logging
+import socket
 from collections.abc import Callable, Mapping
 from typing import Any
+from urllib.parse import urlsplit
 
 import gevent
 import locust
@@ -17,6 +19,8 @@ from locust.runners import STATE_INIT, STATE_STOPPED, WorkerRunner
 
 logger = logging.getLogger(__name__)
 events: Any = locust.events
+
+_PATIENCE_S = 10.0
 
 Check = Callable[[Environment, str, Mapping[str, str]], str | None]
 """Takes the environment, the host and the fields of the start form (none in a headless run)."""
@@ -47,6 +51,25 @@ def refuse(environment: Environment, message: str) -> None:
         gevent.spawn(runner.quit)  # not here: this may be the greenlet that quitting kills, and waits for
     else:
         runner.log_exception("local", message, message)
+
+
+def reachable(environment: Environment, host: str, form: Mapping[str, str]) -> str | None:
+    """A check for any web site: is the host a URL, and does somebody listen there?
+
+    preflight(reachable)
+    """
+    where = urlsplit(host)
+    try:
+        port = where.port or (443 if where.scheme == "https" else 80)
+    except ValueError:
+        port = 0
+    if where.scheme not in ("http", "https") or not where.hostname or not port:
+        return f"The host must be a URL like https://shop.example, not {host!r}: give it by --host."
+    try:
+        socket.create_connection((where.hostname, port), timeout=_PATIENCE_S).close()
+    except OSError as error:
+        return f"{host} cannot be reached: {error}."
+    return None
 
 
 class _Guard:

@@ -114,24 +114,28 @@ class TargetServer(WSGIServer):
 
 def serve(
     service: Service | None,
-    make_application: Callable[[RunningService], Application] = Pages,
+    make_application: Callable[[RunningService, argparse.Namespace], Application] = lambda running, _: Pages(running),
     *,
     description: str | None = None,
+    add_more_flags: Callable[[argparse.ArgumentParser], None] = lambda _: None,
     arguments: Sequence[str] | None = None,
 ) -> None:
     """Be a target: read the command line, change ``service`` as it says, say where it listens, serve until stopped.
 
-    The process ends with its parent when Locust has started it, else at SIGINT or SIGTERM. A wrong option ends it with
-    a message and status 2.
+    ``make_application`` gets the service at work and the options, to which ``add_more_flags`` may add some. The process
+    ends with its parent when Locust has started it, else at SIGINT or SIGTERM. A wrong option ends it with a message and
+    status 2.
     """
     parser = argparse.ArgumentParser(description=description, formatter_class=argparse.RawDescriptionHelpFormatter)
     add_flags(parser)
+    add_more_flags(parser)
     options = parser.parse_args(arguments)
     try:
         running = RunningService(with_flags(service, options))
+        application = make_application(running, options)
     except ValueError as error:
         parser.error(str(error))
-    server = TargetServer((options.host, options.port), make_application(running), running)
+    server = TargetServer((options.host, options.port), application, running)
     server.start()
     url = f"http://{options.host}:{server.server_port}"
     stopped = gevent.event.Event()

@@ -121,27 +121,28 @@ class Service:
 
     def to_dict(self) -> dict[str, Any]:
         """Plain data for JSON."""
-        plain = {
+        return {
             "stations": {name: asdict(station) for name, station in self.stations.items()},
             "work": {name: {"station": w.station, "time": w.time.to_dict()} for name, w in self.work.items()},
             "pages": [asdict(page) for page in self.pages],
+            "stalls": self.stalls and asdict(self.stalls),
+            "cache": self.cache and asdict(self.cache),
+            "collector": self.collector and asdict(self.collector),
+            "speed": self.speed,
+            "seed": self.seed,
         }
-        for name in ("stalls", "cache", "collector"):
-            plain[name] = None if getattr(self, name) is None else asdict(getattr(self, name))
-        return {**plain, "speed": self.speed, "seed": self.seed}
 
     @classmethod
     def from_dict(cls, data: Mapping[str, Any]) -> Service:
         """The inverse of :meth:`to_dict`; ValueError for what it would not have written."""
         try:
             return cls(
-                {name: Station(**given) for name, given in data["stations"].items()},
-                {name: Work(w["station"], distribution_from_dict(w["time"])) for name, w in data["work"].items()},
-                tuple(Page(**page) for page in data["pages"]),
-                *(
-                    None if data[name] is None else kind(**data[name])
-                    for name, kind in (("stalls", Stalls), ("cache", Cache), ("collector", Collector))
-                ),
+                stations={name: Station(**given) for name, given in data["stations"].items()},
+                work={name: Work(w["station"], distribution_from_dict(w["time"])) for name, w in data["work"].items()},
+                pages=tuple(Page(**page) for page in data["pages"]),
+                stalls=data["stalls"] and Stalls(**data["stalls"]),
+                cache=data["cache"] and Cache(**data["cache"]),
+                collector=data["collector"] and Collector(**data["collector"]),
                 speed=data["speed"],
                 seed=data["seed"],
             )

@@ -1,0 +1,97 @@
+"""Applications that call an API through a gateway, with tokens.
+
+    locust -f scenarios/api_gateway.py -u 25 -r 25 --think-time 0.005     # on a gateway that starts with Locust
+    locust -f scenarios/api_gateway.py --host https://gateway.example:8243 --api-path /pizzashack/1.0.0/menu
+
+After "Performance Testing With a Think Time" (DZone, on WSO2 API Manager): each user is an application that gets a
+token by its client credentials (OAuth 2, RFC 6749 section 4.4), calls an API with it, thinks for 5, 25 or 50 ms on
+average, and gets another token before the one that it has ends. Give the credentials as LOCUST_API_CLIENT_ID and
+LOCUST_API_CLIENT_SECRET, because others on this machine see a command line.
+"""
+
+from __future__ import annotations
+
+import argparse
+import base64
+import random
+import time
+from pathlib import Path
+from typing import Any
+
+from locust import FastHttpUser, events, task
+
+from locust_realism import install
+from locust_realism.runtime.embedded import embedded_target
+from locust_realism.runtime.options import Option, add_options
+from locust_realism.runtime.preflight import preflight, reachable
+from locust_realism.runtime.think_time import think_time_options
+
+REFRESHED = (0.6, 0.9)
+"""Another token is asked for after a share of the life of the one before, drawn between these: not by all at once."""
+
+
+class Client(FastHttpUser):
+    """An application with credentials of its own."""
+
+    token: str | None = None
+    refresh_at = 0.0
+
+    def on_start(self) -> None:
+        options = self.environment.parsed_options
+        self.api, self.token_path = options.api_path, options.api_token_path
+        pair = f"{options.api_client_id}:{options.api_client_secret}"
+        self.credentials = "Basic " + base64.b64encode(pair.encode()).decode()
+
+    @task
+    def call(self) -> None:
+        if time.monotonic() >= self.refresh_at:
+            self.get_token()
+        if self.token is None:
+            return
+        headers = {"Authorization": f"Bearer {self.token}"}
+        with self.client.get(self.api, headers=headers, name="call", catch_response=True) as response:
+            if response.status_code == 401:
+                response.failure("401: the token is not accepted")
+                self.refresh_at = 0.0
+
+    def get_token(self) -> None:
+        """Ask for a token; after a failure the next call asks again."""
+        asked = time.monotonic()
+        self.token, self.refresh_at = None, 0.0
+        headers = {"Authorization": self.credentials}
+        form = {"grant_type": "client_credentials"}
+        with self.client.post(self.token_path, form, headers=headers, name="token", catch_response=True) as response:
+            if response.status_code != 200:
+                return
+            try:
+                granted = response.json()
+                self.token = str(granted["access_token"])
+                self.refresh_at = asked + random.uniform(*REFRESHED) * float(granted.get("expires_in", 3600))
+            except (ValueError, TypeError, KeyError) as error:
+                self.token = None
+                response.failure(f"200, but no token: {type(error).__name__}")
+
+
+OPTIONS = (
+    Option("--api-path", "/orders/v1/menu", "The API that is called, with the path that the gateway has it under."),
+    Option("--api-token-path", "/oauth2/token", "Where tokens are granted.", in_ui=False),
+    Option("--api-client-id", "trial", "The application's client id.", in_ui=False),
+    Option("--api-client-secret", "trial", "Its secret.", in_ui=False, is_secret=True),
+    Option("--api-insecure", False, "Accept any TLS certificate.", action="store_true", in_ui=False),
+)
+
+
+@events.init_command_line_parser.add_listener
+def add_scenario_options(parser: argparse.ArgumentParser, **_: Any) -> None:
+    add_options(parser, "API gateway scenario", OPTIONS)
+
+
+@events.test_start.add_listener
+def set_up(environment: Any, **_: Any) -> None:
+    Client.insecure = environment.parsed_options.api_insecure
+
+
+install()
+preflight(reachable)
+think_time_options(Client, mean=0.05)
+embedded_target(Path(__file__).with_name("targets") / "api_gateway_server.py")
