@@ -5,9 +5,9 @@
     locust -f scenarios/shop.py --shop-load population --shop-compression 24     # in an hour; customers come and go
 
 After two posts on stress tests. "Tomcat vs JBoss Web" (2007): users who keep their cookies ask a small application for
-ten pages, compressed, with an upload. "Modulating the throughput in JMeter for better longevity stress tests" (2010): the
-load swings as that of a day does, because caches and the collector settle in under a constant one. Which page comes next
-depends on the last one (a Markov chain).
+ten pages, compressed, with an upload. "Modulating the throughput in JMeter for better longevity stress tests" (2010):
+the load swings as that of a day does, because caches and the collector settle in under a constant one. Which page comes
+next depends on the last one (a Markov chain).
 """
 
 from __future__ import annotations

@@ -11,6 +11,9 @@ from dataclasses import dataclass
 
 from ..workload.checks import positive
 
+_ROUNDING = 1e-9
+"""What ends with a period must not be put off to the next by the last digit."""
+
 
 @dataclass(frozen=True)
 class Stalls:
@@ -53,7 +56,7 @@ class Stalls:
         (3.5, 6.0)
         """
         usable = self.every - self.length
-        periods = max(0, math.ceil(work / usable) - 1)
+        periods = max(0, math.ceil(work / usable - _ROUNDING) - 1)
         return periods * self.every + (work - periods * usable)
 
 

@@ -123,8 +123,8 @@ def serve(
     """Be a target: read the command line, change ``service`` as it says, say where it listens, serve until stopped.
 
     ``make_application`` gets the service at work and the options, to which ``add_more_flags`` may add some. The process
-    ends with its parent when Locust has started it, else at SIGINT or SIGTERM. A wrong option ends it with a message and
-    status 2.
+    ends with its parent when Locust has started it, else at SIGINT or SIGTERM. A wrong option ends it with a message
+    and status 2.
     """
     parser = argparse.ArgumentParser(description=description, formatter_class=argparse.RawDescriptionHelpFormatter)
     add_flags(parser)
