@@ -286,6 +286,7 @@ def add_options(parser: argparse.ArgumentParser, title: str, options: Iterable[O
     if "--realism-help" not in parser._option_string_actions:
         _add_help(group)
     for option in options:
+        _known[option.dest] = option
         keywords: dict[str, Any] = {"default": option.default, "help": option.help, "env_var": option.env_var}
         for name in ("type", "choices", "metavar", "action"):
             if getattr(option, name) is not None:
@@ -297,6 +298,12 @@ def add_options(parser: argparse.ArgumentParser, title: str, options: Iterable[O
         action.is_multiple = False
 
 
+def known_options() -> list[Option]:
+    """Every option that has been added to a parser: ours and those of the locustfiles."""
+    return list(_known.values())
+
+
+_known: dict[str, Option] = {}
 _groups: WeakKeyDictionary[argparse.ArgumentParser, list[argparse._ArgumentGroup]] = WeakKeyDictionary()
 
 

@@ -28,6 +28,7 @@ from locust_realism.runtime.randomness import connect as seed_random_waits
 from locust_realism.runtime.recording import attach
 from locust_realism.runtime.run_files import file_plan
 from locust_realism.runtime.sessions import hook_user_start
+from locust_realism.runtime.start_form import watch_start_form
 from locust_realism.web.views import register
 
 _installed: WeakSet[Any] = WeakSet()
@@ -82,8 +83,9 @@ def _compose(environment: Environment, web_ui: Any, **_: Any) -> None:
     events.test_start.add_listener(lambda **_: generator.clear())
     if web_ui is not None:
         register(web_ui, provider)
+        watch_start_form(environment, web_ui)
     finish = Finish(environment, provider, render=_for_terminal, add_section=add_section)
-    # quitting fires in reverse: this runs before Recording's own listener unless it is added before it
+    # quitting fires in reverse: what stands first runs last, after the users have stopped and the last rows are in
     events.quitting._handlers.insert(0, finish.quitting)
     events.quit.add_listener(finish.quit)
 
