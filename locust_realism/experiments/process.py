@@ -92,7 +92,8 @@ def locust_command(plan: Plan, cell: Cell, folder: Path, host: str | None) -> li
         words += [plan.think_option, f"{cell.think_time_s:g}"]
     for name, value in variant.options:
         if value is not False:
-            words += [name] if value is True else [name, value]
+            # with '=' a value may begin with a dash
+            words.append(name if value is True else f"{name}={value}")
     return [str(word) for word in words]
 
 

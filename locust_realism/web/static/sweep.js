@@ -122,7 +122,7 @@ function cells(context, data) {
   const some = (/** @type {string} */ key) => data.cells.some((/** @type {any} */ cell) => cell[key] !== null && cell[key] !== "");
   const columns = [
     { key: "variant", title: "Variant", kind: "name" }, { key: "users", title: "Users" }, { key: "think_time_s", title: "Think time", unit: "s", format: formatTick },
-    { key: "runs", title: "Runs" }, { key: "n", title: "Requests" }, { key: "failed_share", title: "Failed", format: formatShare },
+    { key: "runs", title: "Runs" }, { key: "n", title: "Requests" }, { key: "failed_share", title: "Failed", format: (/** @type {any} */ value) => formatShare(value) },
     ...FIGURES.map((column) => ({ ...column, format: withLimits(data.cells, column.key) })), ...PLAIN,
     { key: "verdict", title: "Verdict", kind: "status", term: "verdict", format: (/** @type {any} */ _, /** @type {any} */ row) => verdictText(row) },
   ].filter((column) => some(column.key));
