@@ -48,7 +48,7 @@ def arrivals_of(read: ReadLog, settings: FitSettings, *, early: bool) -> dict[st
         "mean_rate_interval": [float(total.low[0]), float(total.high[0])],
         "mean_request_rate": float(requests.sum() / seen.sum()) if seen.sum() else math.nan,
         "days": len(days),
-        "days_without_requests": days[-1] - days[0] + 1 - len(days),
+        "not_recorded_s": read.silent_s,
         "bin_s": width,
         "by_time_of_day": _rows(day, by_request),
         "by_weekday": per_day,

@@ -27,6 +27,9 @@ from locust_realism.workload.visits import SessionFinder
 _QUARTER_US = 900_000_000
 _PIECE = 65_536
 
+SILENCE_S = 86_400
+"""So long without any request means that nothing was recorded, not that nobody came."""
+
 
 @dataclass(frozen=True)
 class FitSettings:
@@ -99,6 +102,7 @@ class ReadLog:
     damage: list[str] = field(default_factory=list)
     late: int = 0
     offset_changes: int = 0
+    silent_s: int = 0
     first_us: int = 0
     last_us: int = 0
     first_local_s: int = 0
@@ -192,12 +196,7 @@ def _add(read: ReadLog, block: RequestBlock, offset: NDArray[np.int64]) -> None:
         last_offset = int(offset[0])
     else:
         last_offset = read.last_local_s - read.last_us // 1_000_000
-    for row in np.flatnonzero(np.diff(offset, prepend=last_offset))[:1000].tolist():
-        before = last_offset if row == 0 else int(offset[row - 1])
-        counters = (read.requests, read.sessions_early, read.sessions_later)
-        for counter in counters:
-            counter.shift(int(utc[row]) + before, int(local[row]))
-        read.offset_changes += 1
+    _note_jumps(read, utc, offset, last_offset)
     read.rows += len(block)
     read.last_us, read.last_local_s = int(block.time_us[-1]), int(local[-1])
     read.requests.add(local)
@@ -212,6 +211,22 @@ def _add(read: ReadLog, block: RequestBlock, offset: NDArray[np.int64]) -> None:
     if early.any():
         # the clock time at which the early part ends, should it be over
         read.early_local_s = read.sessions.early_until_us // 1_000_000 + int(offset[np.flatnonzero(early)[-1]])
+
+
+def _note_jumps(read: ReadLog, utc: NDArray[np.int64], offset: NDArray[np.int64], last_offset: int) -> None:
+    """Changes of the clock, and silences of a day or more, in which nothing was recorded."""
+    counters = (read.requests, read.sessions_early, read.sessions_later)
+    for row in np.flatnonzero(np.diff(offset, prepend=last_offset))[:1000].tolist():
+        before = last_offset if row == 0 else int(offset[row - 1])
+        for counter in counters:
+            counter.shift(int(utc[row]) + before, int(utc[row] + offset[row]))
+        read.offset_changes += 1
+    last_utc = read.last_us // 1_000_000 if read.rows else int(utc[0])
+    pause = np.diff(utc, prepend=last_utc)
+    for row in np.flatnonzero(pause >= SILENCE_S).tolist():
+        for counter in counters:
+            counter.shift(int(utc[row] + offset[row] - pause[row]) + 1, int(utc[row] + offset[row]))
+        read.silent_s += int(pause[row])
 
 
 def _count_labels(read: ReadLog, block: RequestBlock) -> None:

@@ -25,10 +25,11 @@ def _of_files(source: Mapping[str, Any]) -> Iterator[str]:
     if source["bad_rows"]:
         first = source["bad_lines"][0]
         where = f"{first['file']} line {first['line']}: {first['reason']}" if first["line"] else first["reason"]
-        yield f"{source['bad_rows']} lines could not be used, the first is {where}"
+        lines = "1 line" if source["bad_rows"] == 1 else f"{source['bad_rows']:,} lines"
+        yield f"{lines} could not be used, the first is {where}"
     if source["late_rows"] > 0.001 * rows:
         yield (
-            f"{source['late_rows']} lines came more than five minutes after their time; they count as later "
+            f"{source['late_rows']:,} lines came more than five minutes after their time; they count as later "
             "(are the files of one server, and complete?)"
         )
     if not source["left_out"].get("static files") and source["static_files"] > 0.3 * rows:
@@ -54,8 +55,8 @@ def _of_sessions(document: Mapping[str, Any], settings: FitSettings) -> Iterator
     if unseen:
         share = unseen / len(arrivals["by_time_of_day"])
         yield f"the log does not cover {share:.0%} of the day; the profile holds the last rate there"
-    if arrivals["days_without_requests"]:
-        yield f"{arrivals['days_without_requests']} days without any request are taken as not recorded"
+    if arrivals["not_recorded_s"]:
+        yield f"{arrivals['not_recorded_s'] / 86_400:.1f} days without any request are taken as not recorded"
     dispersion, degrees = arrivals["dispersion_between_days"], arrivals["dispersion_degrees"]
     if degrees and dispersion > 1.2 and dispersion > 1 + 3 * math.sqrt(2 / degrees):
         yield (

@@ -91,7 +91,7 @@ class LabelTable:
     def _number(self, request: str) -> int:
         number = self.code_of(label_of(request, collapse=self._collapse))
         if len(request) <= 2 * LONGEST_NAME:
-            if len(self._known) >= 2 * self._most:
+            if len(self._known) >= self._most:
                 self._known.clear()
             self._known[request] = number
             if number and " " in request:
@@ -130,7 +130,7 @@ class RequestFilter:
     def mask(self, requests: Sequence[str], agents: Sequence[str]) -> NDArray[np.bool_]:
         """Which of the requests count, shape (n,); ``static`` and ``bots`` count what was seen, left out or not."""
         for cache in (self._requests, self._agents):
-            if len(cache) > 40_000:
+            if len(cache) > 20_000:
                 cache.clear()
         for request in set(requests).difference(self._requests):
             self._requests[request] = self._reason(request)

@@ -82,7 +82,7 @@ def render_locustfile(document: Mapping[str, Any], *, file: str = "locustfile.py
     return _TEMPLATE.format(
         title=f"Users as they were in a server's log; made by locust-realism fit from {_files(document)}.",
         facts=_facts(document),
-        file=_literal(file)[1:-1],
+        file=_docstring(file),
         random_import="import random\n\n" if "random.choice" in written else "",
         imports=", ".join(sorted(names)),
         zone=_literal(document["source"]["zone"])[1:-1],

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from itertools import groupby
 from typing import Any
 
-from locust_realism.report.text import MISSING_TEXT, Column, clean, number, paint, table, wrap
+from locust_realism.report.text import MISSING_TEXT, Column, clean, display_width, number, paint, table, wrap
 from locust_realism.workload.observed_rates import poisson_interval
 
 _TIME_COLUMNS = (
@@ -62,7 +62,9 @@ def render_fit(document: Mapping[str, Any], *, color: bool, width: int, names: i
     width = max(60, width)
 
     def head(title: str, note: str = "") -> list[str]:
-        return ["", paint(title, "bold", color=color) + (f"  {note}" if note else "")]
+        beside = note and display_width(f"{title}  {note}") <= width
+        lines = ["", paint(title, "bold", color=color) + (f"  {note}" if beside else "")]
+        return lines if beside else lines + wrap(note, width, indent="  ")
 
     def rows(columns: Sequence[Column], data: Sequence[Mapping[str, Any]]) -> list[str]:
         return table(columns, data, width=width, color=color, unicode=unicode)

@@ -106,7 +106,7 @@ def read_blocks(
             found, where = _line_by_line(log, text, number)
         if not found:
             continue
-        if len(moments) > 100_000:
+        if len(moments) > 20_000:
             moments.clear()
         clients, users, times, requests, statuses, _, agents = zip(*found, strict=True)
         for time in set(times).difference(moments):
