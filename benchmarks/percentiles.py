@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import argparse
 import gc
+import multiprocessing
 import sys
 import threading
 import time
@@ -26,7 +27,7 @@ from locust_realism.analysis.percentiles import QUANTILES, order_by_group, perce
 AIM_OF_SORT = 2.0
 AIM_BYTES = 8.0
 AIM_LIVE_S = 0.2
-AIM_STALL_S = 0.02
+AIM_STALL_S = 0.008
 Compute = Callable[[np.ndarray], Any]
 
 
@@ -166,8 +167,8 @@ def large(samples: int) -> bool:
     return same and memory <= AIM_BYTES
 
 
-def longest_stall(work: Callable[[], object]) -> tuple[float, float]:
-    """CPU time of work in a thread of its own, and for how long at most it kept another thread from running."""
+def longest_stall(work: Callable[[], object], worker: Callable[..., Any] = threading.Thread) -> tuple[float, float]:
+    """CPU time of work beside this thread, and for how long at most it kept another thread from running."""
     done = threading.Event()
     gaps: list[float] = []
 
@@ -180,15 +181,15 @@ def longest_stall(work: Callable[[], object]) -> tuple[float, float]:
             last = now
 
     ticking = threading.Thread(target=tick)
-    ticking.start()
     start = time.process_time()
-    worker = threading.Thread(target=work)
-    worker.start()
-    worker.join()
+    working = worker(target=work)
+    working.start()  # first, since a process must not be forked off beside a running thread
+    ticking.start()
+    working.join()
     took = time.process_time() - start
     done.set()
     ticking.join()
-    return took, max(gaps)
+    return took, max(gaps, default=0.0)
 
 
 def live(rows: int) -> bool:
@@ -201,11 +202,12 @@ def live(rows: int) -> bool:
     )
     met = True
     for name, work in views:
-        runs = [longest_stall(work) for _ in range(5)]
-        took, stall = min(run[0] for run in runs), min(run[1] for run in runs)
+        # In a process of its own the same work cannot hold this interpreter's lock: what the machine itself costs.
+        runs = [(longest_stall(work), longest_stall(work, multiprocessing.Process)) for _ in range(7)]
+        took, stall, idle = (min(found) for found in zip(*((a[0], a[1], b[1]) for a, b in runs), strict=True))
         figures = f"{1e3 * took:.0f} ms CPU, other threads waited {1e3 * stall:.1f} ms at most"
-        print(f"live view of {rows:,} rows, {name}: {figures}")
-        met &= stall <= AIM_STALL_S and (name != "all rows" or took <= AIM_LIVE_S)
+        print(f"live view of {rows:,} rows, {name}: {figures} ({1e3 * idle:.1f} ms beside another process)")
+        met &= stall <= idle + AIM_STALL_S and (name != "all rows" or took <= AIM_LIVE_S)
     return met
 
 
@@ -216,11 +218,11 @@ def main() -> int:
     parser.add_argument("--large", type=int, default=100_000_000, help="0 leaves this part out (it takes 1 GB)")
     parser.add_argument("--live", type=int, default=10_000_000, help="0 leaves this part out")
     options = parser.parse_args()
-    met = compare(options.samples)
-    if options.live:
-        met &= live(options.live)
+    # Before anything imports Locust, which makes greenlets of all threads.
+    met = live(options.live) if options.live else True
     if options.large:
         met &= large(options.large)
+    met &= compare(options.samples)
     print("all aims met" if met else "AN AIM WAS MISSED")
     return int(not met)
 
