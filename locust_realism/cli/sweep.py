@@ -128,9 +128,7 @@ def _list(plan: Plan) -> int:
     cells = plan.cells()
     for number, cell in enumerate(cells, 1):
         print(f"{number:4}  {cell.words}")
-    print(
-        f"{len(cells)} runs of {clock(plan.run_time_s())}, about {clock(len(cells) * (plan.run_time_s() + OVERHEAD_S))}"
-    )
+    print(f"{len(cells)} runs, about {clock(sum(plan.run_time_s(cell) + OVERHEAD_S for cell in cells))}")
     return 0
 
 

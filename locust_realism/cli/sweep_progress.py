@@ -6,7 +6,7 @@ import contextlib
 import sys
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import TextIO
 
 from locust_realism.experiments.plan import Cell
@@ -38,27 +38,27 @@ class SweepProgress:
         self.live = self.stream.isatty()
         self.total = self.done = self.measured = 0
         self.overhead_s = OVERHEAD_S
+        self.ahead: list[float] = []
 
     def waiting(self) -> None:
         """Another sweep uses the directory."""
         self._line("waiting for another sweep in this directory, or for what is left of one, to end")
 
-    def begin(self, total: int, done: int) -> None:
+    def begin(self, seconds: Sequence[float], done: int) -> None:
         """The sweep starts."""
-        self.total, self.done = total, done
+        self.ahead, self.done, self.total = list(seconds), done, done + len(seconds)
         if done:
-            self._line(f"{done} of {total} runs are done already")
+            self._line(f"{done} of {self.total} runs are done already")
 
     @contextlib.contextmanager
     def run(self, cell: Cell, seconds: float) -> Iterator[None]:
         """Show the run while it goes on."""
         began, ended = time.monotonic(), threading.Event()
-        if not self.live:
-            left = (self.total - self.done) * (seconds + self.overhead_s)
-            self._line(f"[{self.done + 1}/{self.total}] {cell.words} (about {clock(left)} to go)")
         ticker = threading.Thread(target=self._tick, args=(cell, seconds, began, ended), daemon=True)
         if self.live:
             ticker.start()
+        else:
+            self._line(f"[{self.done + 1}/{self.total}] {cell.words} (about {clock(self.left(seconds, 0))} to go)")
         try:
             yield
         finally:
@@ -69,20 +69,24 @@ class SweepProgress:
         took = time.monotonic() - began - seconds
         self.measured += 1
         self.overhead_s += (took - self.overhead_s) / self.measured
-        self.done += 1
+        self.ahead, self.done = self.ahead[1:], self.done + 1
 
     def failed(self, cell: Cell, reason: str) -> None:
         """Tell of a run without figures."""
-        self.done = min(self.done, self.total - 1)
         self._line(f"no figures of {cell.words}: {reason}")
+
+    def left(self, seconds: float, passed: float) -> float:
+        """Seconds to go, of which the run that goes on has been at it for ``passed``."""
+        rest = sum(self.ahead[1:]) + self.overhead_s * len(self.ahead[1:])
+        return max(seconds + self.overhead_s - passed, 1.0) + rest
 
     def bar(self, cell: Cell, seconds: float, passed: float) -> str:
         """The line of the terminal while a run goes on."""
-        share = min(passed / (seconds + self.overhead_s), 0.99)
+        share = min(passed / max(seconds + self.overhead_s, 1.0), 0.99)
         part = (self.done + share) / max(self.total, 1)
-        left = max(seconds + self.overhead_s - passed, 1.0) + (self.total - self.done - 1) * (seconds + self.overhead_s)
-        head = f"[{'#' * int(WIDTH * part):{WIDTH}}] {self.done + 1}/{self.total}, {clock(left)} to go: "
-        return fit(clean(head + cell.words), 110)
+        left = clock(self.left(seconds, passed))
+        head = f"[{'#' * int(WIDTH * part):{WIDTH}}] {self.done + 1}/{self.total}, {left} to go"
+        return fit(clean(f"{head}: {cell.words}"), 110)
 
     def _tick(self, cell: Cell, seconds: float, began: float, ended: threading.Event) -> None:
         while True:

@@ -30,7 +30,7 @@ class Server:
 
 @dataclass(frozen=True)
 class Variant:
-    """One way of running the scenario: its options, its server, and its own part of the grid."""
+    """One way of running the scenario: its options, its server, its own part of the grid, its own length."""
 
     name: str
     scenario: Path
@@ -41,6 +41,7 @@ class Variant:
     server: Server | None = None
     spawn_rate: float | None = None
     processes: int = 1
+    steady_s: float | None = None
     note: str = ""
 
 
@@ -123,9 +124,13 @@ class Plan:
     report: Report = Report()
     directory: Path = Path()
 
-    def run_time_s(self) -> float:
+    def steady_of(self, variant: Variant) -> float:
+        """Seconds of the part of a run that is analysed."""
+        return self.steady_s if variant.steady_s is None else variant.steady_s
+
+    def run_time_s(self, cell: Cell) -> float:
         """Seconds that a run lasts from the start of the test to its end."""
-        return self.warm_up_s + self.steady_s + self.cool_down_s
+        return self.warm_up_s + self.steady_of(cell.variant) + self.cool_down_s
 
     def cells(self) -> list[Cell]:
         """All runs in the order in which they run: every cell once in a random order, then each again in another.
@@ -160,7 +165,7 @@ class Plan:
         source = hashlib.sha256(variant.scenario.read_bytes()).hexdigest()
         own = (variant.name, source, variant.options, variant.host, variant.processes, self.spawn_rate(cell))
         server = None if variant.server is None else [variant.server.command, variant.server.path]
-        times = (self.warm_up_s, self.steady_s, self.cool_down_s)
+        times = (self.warm_up_s, self.steady_of(variant), self.cool_down_s)
         place = (cell.users, cell.think_time_s, cell.run_seed, cell.repetition, self.think_option)
         return [own, server, times, place, self.report.figures_of, self.report.windows]
 

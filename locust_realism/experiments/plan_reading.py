@@ -21,7 +21,18 @@ TIMES = ("warm_up", "steady", "cool_down")
 RUN = ("scenario", "host", "options", "spawn_rate", "processes", "think_option", "order_seed", "variants")
 WORDS = ("name", "title", "article", "claim", "caution")
 KEYS = (*WORDS, *RUN, *GRID, *TIMES, "report", "full")
-VARIANT_KEYS = ("scenario", "host", "options", "server", "users", "think_time", "spawn_rate", "processes", "note")
+VARIANT_KEYS = (
+    "scenario",
+    "host",
+    "options",
+    "server",
+    "users",
+    "think_time",
+    "spawn_rate",
+    "processes",
+    "steady",
+    "note",
+)
 REPORT_KEYS = (
     "figures_of", "targets", "density_users", "groups", "compare", "capacity", "rate", "windows", "feedback", "x",
 )  # fmt: skip
@@ -132,6 +143,7 @@ class _Reader:
             server=server,
             spawn_rate=self.one("spawn_rate", lambda item: item.number(above=0), None, both),
             processes=self.one("processes", lambda item: item.whole(least=1), 1, both),
+            steady_s=self.one("steady", lambda item: item.seconds(above=0), None, own),
             note=self.one("note", lambda item: item.text(), "", own),
         )
 

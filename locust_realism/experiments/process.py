@@ -61,7 +61,7 @@ def run_cell(plan: Plan, cell: Cell, folder: Path, *, keep_fds: Sequence[int] = 
             CpuMeter(process.pid, server_pid) as meter,
         ):
             try:
-                status = process.wait(plan.run_time_s() + PATIENCE_S)
+                status = process.wait(plan.run_time_s(cell) + PATIENCE_S)
             except subprocess.TimeoutExpired:
                 raise RunError(f"Locust did not end in time.\n{_tail(folder)}") from None
     summary = _summary(folder, status)
@@ -79,7 +79,7 @@ def locust_command(plan: Plan, cell: Cell, folder: Path, host: str | None) -> li
     variant = cell.variant
     words: list[Any] = [
         sys.executable, "-m", "locust", "-f", variant.scenario, "--headless", "--only-summary",
-        "-u", cell.users, "-r", f"{plan.spawn_rate(cell):g}", "-t", f"{plan.run_time_s():g}s",
+        "-u", cell.users, "-r", f"{plan.spawn_rate(cell):g}", "-t", f"{plan.run_time_s(cell):g}s",
         "--exit-code-on-error", 0, "--realism-seed", cell.run_seed,
         "--realism-warmup", f"{plan.warm_up_s:g}s", "--realism-cooldown", f"{plan.cool_down_s:g}s",
         "--realism-json", folder / "figures.json", "--realism-record", folder / "recording",

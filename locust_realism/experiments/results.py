@@ -42,7 +42,7 @@ def row_of(plan: Plan, cell: Cell, outcome: Outcome, order: int) -> Row:
         "variant": cell.variant.name, "users": cell.users, "think_time_s": cell.think_time_s,
         "seed": cell.seed, "repetition": cell.repetition, "run_seed": cell.run_seed,
         "scenario": cell.variant.scenario.name, "processes": cell.variant.processes,
-        "warm_up_s": plan.warm_up_s, "steady_s": plan.steady_s, "started": outcome.started,
+        "warm_up_s": plan.warm_up_s, "steady_s": plan.steady_of(cell.variant), "started": outcome.started,
         "figures_of": plan.report.figures_of or AGGREGATED,
         **response_figures(chosen), **load_figures(log, summary),
         "launch_cov_raw": pattern["raw_cov"], "think_mean_s": pattern["think_mean_s"],

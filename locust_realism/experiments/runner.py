@@ -41,8 +41,8 @@ class Watcher(Protocol):
     def waiting(self) -> None:
         """Another sweep, or what is left of one, uses the directory."""
 
-    def begin(self, total: int, done: int) -> None:
-        """The sweep starts with so many runs, of which some are done already."""
+    def begin(self, seconds: Sequence[float], done: int) -> None:
+        """The sweep starts with runs that are planned to take so long, of which so many others are done already."""
 
     def run(self, cell: Cell, seconds: float) -> contextlib.AbstractContextManager[None]:
         """A run that is planned to take so many seconds goes on for the length of this block."""
@@ -96,11 +96,12 @@ def sweep(plan: Plan, directory: Path, watcher: Watcher, *, run: RunCell = run_c
         cells = plan.cells()
         found = Sweep(total=len(cells))
         done = {cell.key: row for cell in cells if (row := read_part(directory, cell)) is not None}
-        watcher.begin(len(cells), len(done))
+        watcher.begin([plan.run_time_s(cell) for cell in cells if cell.key not in done], len(done))
         try:
             for order, cell in enumerate(cells):
                 if cell.key not in done:
-                    row = _attempt(plan, cell, order, directory, watcher, found, run, lock)
+                    with watcher.run(cell, plan.run_time_s(cell)):
+                        row = _attempt(plan, cell, order, directory, watcher, found, run, lock)
                     if row is not None:
                         done[cell.key] = row
                         found.ran += 1
@@ -120,8 +121,7 @@ def _attempt(
         shutil.rmtree(folder, ignore_errors=True)
         folder.mkdir(parents=True)
         try:
-            with watcher.run(cell, plan.run_time_s()):
-                outcome = run(plan, cell, folder.resolve(), keep_fds=(lock,))
+            outcome = run(plan, cell, folder.resolve(), keep_fds=(lock,))
             row = row_of(plan, cell, outcome, order)
         except (RunError, OSError, ValueError) as error:
             found.failures[cell.key] = f"{cell.words}: {error}"

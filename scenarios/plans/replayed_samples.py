@@ -1,0 +1,93 @@
+"""Samples of a made-up long test, told to Locust as if they were requests: what its record and its table make of them.
+
+    locust -f scenarios/plans/replayed_samples.py --headless -t 10m --replay-samples 100000
+
+After "How to Achieve Better Accuracy in Latency Percentiles in JMeter Dashboard" (DZone): 3,421,980 samples at 5,706 a
+second. Most are short, one in ten is slow and has a long tail, and towards the end more and more are slow, as in that
+test, whose three last pieces of 20,000 became worse and worse. No network is used. The times of launch are those of a
+test of ten minutes, whatever the replay takes; Locust ends when all have been told.
+"""
+
+from __future__ import annotations
+
+import argparse
+import logging
+import time
+from collections.abc import Iterator
+from typing import Any
+
+import gevent
+import numpy as np
+from locust import User, events, task
+from numpy.typing import NDArray
+
+from locust_realism import install, lognormal
+from locust_realism.runtime.options import Option, add_options, bounded
+
+logger = logging.getLogger(__name__)
+
+BLOCK = 2_000
+MOST = lognormal(0.016, cov=1.0)
+SLOW = lognormal(0.85, cov=2.5)
+SLOW_SHARE = 0.1
+"""Seconds; chosen so that p90, p95 and p99 are near the article's 70, 321 and 2,009 ms."""
+
+OPTIONS = (
+    Option("--replay-samples", 3_421_980, "How many samples.", type=bounded(int, least=1), in_ui=False),
+    Option("--replay-rate", 5706.3, "Samples a second.", type=bounded(float, above=0), in_ui=False),
+    Option(
+        "--replay-worse-from",
+        1.0,
+        "From this share of the samples on more are slow, 5 %% of all in addition at the end; 1: the test is steady.",
+        type=bounded(float, least=0),
+        in_ui=False,
+    ),
+)
+
+
+def samples(n: int, rate: float, worse_from: float, seed: int) -> Iterator[tuple[NDArray[Any], NDArray[Any]]]:
+    """Blocks of launch times in seconds from the start, and of response times in seconds."""
+    rng = np.random.default_rng(seed)
+    now = 0.0
+    for start in range(0, n, BLOCK):
+        size = min(BLOCK, n - start)
+        gaps = rng.exponential(1 / rate, size)
+        launches = now + np.cumsum(gaps)
+        now = float(launches[-1])
+        along = (start + np.arange(size)) / n
+        worse = np.clip((along - worse_from) / (1 - worse_from), 0, 1) if worse_from < 1 else np.zeros(size)
+        slow = rng.random(size) < SLOW_SHARE + 0.05 * worse
+        yield launches, np.where(slow, SLOW.sample(rng, size), MOST.sample(rng, size))
+
+
+class Teller(User):
+    """Tells all the samples, then ends the run."""
+
+    @task
+    def tell(self) -> None:
+        options: Any = self.environment.parsed_options
+        fire, began = self.environment.events.request.fire, time.time()
+        seed = options.realism_seed or 0
+        for launches, responses in samples(options.replay_samples, options.replay_rate, options.replay_worse_from, seed):
+            for launch, response in zip(launches.tolist(), responses.tolist(), strict=True):
+                fire(
+                    request_type="GET",
+                    name="sample",
+                    start_time=began + launch,
+                    response_time=1e3 * response,
+                    response_length=0,
+                    exception=None,
+                    context={},
+                )
+            gevent.sleep(0)
+        logger.info("All samples are told.")
+        gevent.spawn(self.environment.runner.quit)
+        gevent.sleep(3600)
+
+
+@events.init_command_line_parser.add_listener
+def add_scenario_options(parser: argparse.ArgumentParser, **_: Any) -> None:
+    add_options(parser, "Replayed samples", OPTIONS)
+
+
+install()
