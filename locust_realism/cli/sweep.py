@@ -100,14 +100,16 @@ def run(options: argparse.Namespace) -> int:
     stopped = False
     if options.page:
         rows = rows_in_order(plan, directory)
+        left = missing(plan, rows)
     else:
         # a SIGTERM must end the Locust that is running, too, and leave what is done
         signal.signal(signal.SIGTERM, signal.default_int_handler)
         try:
             found = sweep(plan, directory, SweepProgress())
-            rows, failures = found.rows, found.failures
+            rows, failures, left = found.rows, found.failures, found.total - len(found.rows)
         except KeyboardInterrupt:
             rows, stopped = rows_in_order(plan, directory), True
+            left = missing(plan, rows)
         except BusyError as error:
             raise CommandError(f"{error}; give another one with --output") from None
         except OSError as error:
@@ -117,7 +119,6 @@ def run(options: argparse.Namespace) -> int:
     from locust_realism.experiments.page import write_page
 
     write_page(plan, rows, directory / "index.html", failures=list(failures.values()))
-    left = missing(plan, rows)
     print(f"{len(rows)} of {len(rows) + left} runs done: {directory / 'results.parquet'}, {directory / 'index.html'}")
     if left:
         print(f"{left} to go: the same command goes on with them", file=sys.stderr)

@@ -68,7 +68,7 @@ class SweepProgress:
                 self._clear()
         took = time.monotonic() - began - seconds
         self.measured += 1
-        self.overhead_s += (took - self.overhead_s) / self.measured
+        self.overhead_s += (max(took, 0.0) - self.overhead_s) / self.measured
         self.ahead, self.done = self.ahead[1:], self.done + 1
 
     def failed(self, cell: Cell, reason: str) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import json
+import math
 import os
 import socket
 import subprocess
@@ -76,12 +77,13 @@ def run_cell(plan: Plan, cell: Cell, folder: Path, *, keep_fds: Sequence[int] = 
 
 def locust_command(plan: Plan, cell: Cell, folder: Path, host: str | None) -> list[str]:
     """The command line of a cell's Locust."""
-    variant = cell.variant
+    variant, length = cell.variant, plan.run_time_s(cell)
+    whole = math.ceil(length)  # Locust takes whole seconds; what it runs longer is left out
     words: list[Any] = [
         sys.executable, "-m", "locust", "-f", variant.scenario, "--headless", "--only-summary",
-        "-u", cell.users, "-r", f"{plan.spawn_rate(cell):g}", "-t", f"{plan.run_time_s(cell):g}s",
+        "-u", cell.users, "-r", f"{plan.spawn_rate(cell):g}", "-t", f"{whole}s",
         "--exit-code-on-error", 0, "--realism-seed", cell.run_seed,
-        "--realism-warmup", f"{plan.warm_up_s:g}s", "--realism-cooldown", f"{plan.cool_down_s:g}s",
+        "--realism-warmup", plan.warm_up_s, "--realism-cooldown", f"{plan.cool_down_s + whole - length:.6f}",
         "--realism-json", folder / "figures.json", "--realism-record", folder / "recording",
     ]  # fmt: skip
     if host:

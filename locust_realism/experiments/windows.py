@@ -14,7 +14,7 @@ import numpy as np
 
 from locust_realism.analysis.charts import as_locust_shows
 from locust_realism.analysis.percentiles import percentiles
-from locust_realism.analysis.steady_state import sample_window
+from locust_realism.analysis.steady_state import JMETER_WINDOW, sample_window
 from locust_realism.recording.launches import LaunchLog
 
 Row = dict[str, Any]
@@ -27,8 +27,8 @@ def window_rows(log: LaunchLog, windows: Sequence[int]) -> list[Row]:
     """A row for all samples, one as Locust shows them, one for each window of the last samples, and pieces.
 
     Rows have ``kind`` (``exact``, ``locust``, ``window``, ``piece``), ``samples``, the mean of the samples used and
-    percentiles in milliseconds. A piece is as many consecutive samples (in order of completion) as the smallest window
-    has, taken from the start, the middle and the end: what the dashboard would say of a run of that length.
+    percentiles in milliseconds. A piece is 20,000 consecutive samples in order of completion, or as many as the
+    smallest window has, at the start, in the middle and at the end: what a run of that length would say.
 
     >>> log = LaunchLog.build(range(1000), [1000] * 900 + [9000] * 100)
     >>> [(row["kind"], row["samples"], row["p95_ms"]) for row in window_rows(log, [100])]
@@ -44,7 +44,7 @@ def window_rows(log: LaunchLog, windows: Sequence[int]) -> list[Row]:
         row = sample_window(log, size)
         if row is not None:
             found.append({"kind": "window", "from_row": len(log) - size, **row})
-    size = min(windows)
+    size = JMETER_WINDOW if len(log) >= PIECES * JMETER_WINDOW else min(windows)
     pieces = len(log) // size
     if pieces >= 2:
         by_end = log.take(np.argsort(log.launch_us + log.response_us, kind="stable"))

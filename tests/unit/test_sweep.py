@@ -1,0 +1,242 @@
+"""A sweep: what is done stays done, nothing is run twice, and the rows of its runs say what was measured."""
+
+from __future__ import annotations
+
+import contextlib
+import fcntl
+import io
+import itertools
+import json
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from locust_realism.analysis.summary import summarize
+from locust_realism.cli.sweep_progress import SweepProgress
+from locust_realism.experiments import runner
+from locust_realism.experiments.cells import cells_of, difference_rows, series_of, target_rows
+from locust_realism.experiments.figures import bin_edges
+from locust_realism.experiments.page import document_of, render_page
+from locust_realism.experiments.plan import Cell, Plan
+from locust_realism.experiments.plan_reading import plan_of_options
+from locust_realism.experiments.process import Outcome, RunError, locust_command
+from locust_realism.experiments.results import read_rows
+from locust_realism.experiments.runner import BusyError, part_path, rows_in_order, sweep
+from locust_realism.recording.launches import LaunchLog
+
+
+class Silent:
+    """A watcher that remembers what it was told."""
+
+    def __init__(self) -> None:
+        self.begun: tuple[int, int] = (0, 0)
+        self.failures: list[str] = []
+        self.waited = False
+
+    def waiting(self) -> None:
+        self.waited = True
+
+    def begin(self, seconds: Any, done: int) -> None:
+        self.begun = (len(seconds), done)
+
+    @contextlib.contextmanager
+    def run(self, cell: Cell, seconds: float) -> Iterator[None]:
+        yield
+
+    def failed(self, cell: Cell, reason: str) -> None:
+        self.failures.append(reason)
+
+
+def made(plan: Plan, cell: Cell, *, per_user: float = 2.0) -> Outcome:
+    """The outcome of a run of M/G/infinity: ``users`` of them, exponential response times of users milliseconds."""
+    rng = np.random.default_rng(cell.run_seed + 1000 * cell.users)
+    n = 400 * cell.users
+    launches = np.cumsum(rng.exponential(1e6 / (per_user * cell.users), n)).astype(np.int64)
+    log = LaunchLog.build(
+        launches, rng.exponential(1e3 * cell.users, n), names="home", methods="GET",
+        slot=np.arange(n) % cell.users, users=cell.users,
+    )  # fmt: skip
+    return Outcome(summarize(log), log, {"generator": 0.2, "server": None, "machine": 0.5}, 1.7e9)
+
+
+class Fake:
+    """A runner of cells that counts, and fails or dies where it is told to."""
+
+    def __init__(self, die_at: int | None = None, fail: str = "", times: int = 99) -> None:
+        self.ran: list[str] = []
+        self.die_at, self.fail, self.times = die_at, fail, times
+
+    def __call__(self, plan: Plan, cell: Cell, folder: Path, *, keep_fds: Any) -> Outcome:
+        assert list(folder.iterdir()) == [], "each run starts in an empty folder"
+        (folder / "left").write_text("over")
+        if len(self.ran) == self.die_at:
+            raise KeyboardInterrupt
+        if cell.variant.name + str(cell.users) == self.fail and self.times:
+            self.times -= 1
+            raise RunError("the server was not there")
+        self.ran.append(cell.key)
+        return made(plan, cell)
+
+
+@pytest.fixture
+def plan() -> Plan:
+    return plan_of_options({"scenario": __file__, "users": [4, 8], "repetitions": 3, "steady": "1s", "warm_up": 0})
+
+
+def test_what_was_stopped_goes_on_where_it_was(plan: Plan, tmp_path: Path) -> None:
+    first, second = Fake(die_at=4), Fake()
+    with pytest.raises(KeyboardInterrupt):
+        sweep(plan, tmp_path, Silent(), run=first)
+    assert len(read_rows(tmp_path / "results.parquet")) == 4, "what is done can be used at once"
+    watcher = Silent()
+    found = sweep(plan, tmp_path, watcher, run=second)
+    assert watcher.begun == (2, 4)
+    assert first.ran + second.ran == [cell.key for cell in plan.cells()]
+    assert [row["key"] for row in found.rows] == [cell.key for cell in plan.cells()]
+    third = Fake()
+    assert sweep(plan, tmp_path, Silent(), run=third).rows == found.rows
+    assert third.ran == []
+
+
+def test_a_part_that_is_not_whole_does_not_count(plan: Plan, tmp_path: Path) -> None:
+    sweep(plan, tmp_path, Silent(), run=Fake())
+    cut, renamed = plan.cells()[1], plan.cells()[3]
+    path = part_path(tmp_path, cut)
+    path.write_bytes(path.read_bytes()[:200])
+    part_path(tmp_path, renamed).write_bytes(part_path(tmp_path, plan.cells()[0]).read_bytes())
+    again = Fake()
+    found = sweep(plan, tmp_path, Silent(), run=again)
+    assert again.ran == [cut.key, renamed.key]
+    assert len({row["key"] for row in found.rows}) == 6
+
+
+def test_a_run_without_figures_is_tried_again_told_and_left_for_the_next_sweep(plan: Plan, tmp_path: Path) -> None:
+    watcher, once = Silent(), Fake(fail="8", times=1)
+    assert sweep(plan, tmp_path / "a", watcher, run=once).failures == {}
+    assert watcher.failures == ["the server was not there"]
+    assert len(once.ran) == 6
+    always = Fake(fail="8")
+    found = sweep(plan, tmp_path / "b", Silent(), run=always)
+    assert (len(found.rows), len(found.failures), len(always.ran)) == (3, 3, 3)
+    better = Fake()
+    assert len(sweep(plan, tmp_path / "b", Silent(), run=better).rows) == 6
+    assert len(better.ran) == 3
+
+
+def test_two_sweeps_never_share_a_directory(plan: Plan, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(runner, "LOCK_PATIENCE_S", 0.3)
+    watcher = Silent()
+    with (tmp_path / ".lock").open("w") as held:
+        fcntl.flock(held, fcntl.LOCK_EX)
+        with pytest.raises(BusyError, match="in use by another sweep"):
+            sweep(plan, tmp_path, watcher, run=Fake())
+    assert watcher.waited
+    assert len(sweep(plan, tmp_path, Silent(), run=Fake()).rows) == 6
+
+
+def test_a_row_says_what_was_measured(plan: Plan, tmp_path: Path) -> None:
+    row = sweep(plan, tmp_path, Silent(), run=Fake()).rows[0]
+    cell = plan.cells()[0]
+    log = made(plan, cell).log
+    assert (row["users"], row["n"], row["failures"], row["server_cpu"]) == (cell.users, len(log), 0, None)
+    assert row["p90_ms"] == np.sort(log.response_us)[int(np.ceil(0.9 * len(log))) - 1] / 1e3
+    assert row["p90_ms_low"] < row["p90_ms"] < row["p90_ms_high"]
+    assert row["rate_low"] < row["rate"] < row["rate_high"]
+    assert sum(row["response_bins"]) == len(log)
+    assert json.loads(row["summary"])["response_times"][-1]["n"] == len(log)
+    edges = bin_edges()
+    assert (np.log10(edges[0]), np.log10(edges[-1]), len(edges)) == (-3, 6, 361)
+    assert pd_reads(tmp_path / "results.parquet") == 6
+
+
+def pd_reads(path: Path) -> int:
+    import pandas as pd
+
+    return len(pd.read_parquet(path))
+
+
+def test_limits_of_a_cell_hold_as_often_as_they_say(plan: Plan) -> None:
+    """The true mean is 8: 95 % limits of 3 runs hold it in at least 138 of 160 cases (binomial, 5 sigma)."""
+    from locust_realism.analysis.differences import mean_estimate, pooled
+    from locust_realism.experiments.figures import limits, response_figures
+
+    rng = np.random.default_rng(5)
+    held = 0
+    for _ in range(160):
+        found = limits("mean_ms", pooled([mean_estimate(rng.exponential(8, 400)) for _ in range(3)]))
+        held += found["mean_ms_low"] <= 8 <= found["mean_ms_high"]
+    assert held >= 160 * 0.95 - 5 * (160 * 0.95 * 0.05) ** 0.5
+    log = LaunchLog.build(np.arange(400) * 1000, rng.exponential(8000, 400))
+    assert response_figures(log)["mean_ms"] == pytest.approx(log.response_us.mean() / 1e3)
+
+
+def test_cells_targets_and_lines(plan: Plan, tmp_path: Path) -> None:
+    """p90 of the made runs is 2.3 ms a user: a bound of 14 ms lies at 6.1 users, between the cells."""
+    rows = sweep(plan, tmp_path, Silent(), run=Fake()).rows
+    cells = cells_of(rows)
+    assert sorted((cell["users"], cell["runs"]) for cell in cells) == [(4, 3), (8, 3)]
+    (line,) = series_of(cells)
+    assert (line[0], [cell["users"] for cell in line[1]]) == ("all", [4, 8])
+    (target,) = target_rows(cells, ["p90 < 14ms"])
+    assert target["status"] == "measured"
+    assert target["low"] < 14 / 2.302585 < target["high"]
+    none, every = target_rows(cells, ["p90 < 1ms", "p90 < 1s"])
+    assert (none["status"], none["users"]) == ("met by none", None)
+    assert (every["status"], every["largest_measured"]) == ("met by all", 8)
+
+
+def test_differences_are_found_where_there_are_some_and_not_where_there_are_none(tmp_path: Path) -> None:
+    def rows(name: str, users: int) -> list[dict[str, Any]]:
+        plan = plan_of_options({"scenario": __file__, "users": [users], "repetitions": 4, "seeds": [len(name)]})
+        found = sweep(plan, tmp_path / name, Silent(), run=Fake()).rows
+        return [{**row, "variant": name, "users": 1} for row in found]
+
+    (rate, *times) = difference_rows(cells_of(rows("one", 4) + rows("another", 4)))
+    assert {row["verdict"] for row in (rate, *times)} == {"no difference that this data can show"}
+    assert all(row["low"] < 0 < row["high"] for row in times)
+    (rate, *times) = difference_rows(cells_of(rows("base", 4) + rows("double", 8)))
+    assert (rate["verdict"], {row["verdict"] for row in times}) == ("more", {"slower"})
+
+
+def test_the_page_is_made_of_the_rows_alone_and_takes_hostile_words(plan: Plan, tmp_path: Path) -> None:
+    sweep(plan, tmp_path, Silent(), run=Fake())
+    rows = rows_in_order(plan, tmp_path)
+    hostile = [{**row, "variant": ""} for row in rows]
+    document = document_of(plan, hostile, failures=["</script><script>alert(1)</script>"])
+    page = render_page(document)
+    assert document["runs_done"] == 6
+    assert json.dumps(document, allow_nan=False)
+    assert "<script>alert(1)" not in page
+    assert page.count("</script>") == page.count("<script")
+    assert "req/s" in page.split("<noscript>")[1].split("</noscript>")[0]
+
+
+def test_locust_is_told_what_the_plan_says(tmp_path: Path) -> None:
+    plan = plan_of_options(
+        {"scenario": __file__, "users": [20], "think_time": ["5ms"], "warm_up": "4s", "steady": "6s", "processes": 2,
+         "options": {"deep": True, "shallow": False, "target-options": "--stall 1/5"}, "host": "http://h"}
+    )  # fmt: skip
+    words = locust_command(plan, plan.cells()[0], tmp_path, plan.variants[0].host)
+    pairs = dict(itertools.pairwise(words))
+    assert (pairs["-u"], pairs["-r"], pairs["-t"], pairs["--realism-warmup"]) == ("20", "10", "11s", "4.0")
+    assert (pairs["--think-time"], pairs["--processes"], pairs["--host"]) == ("0.005", "2", "http://h")
+    assert "--target-options=--stall 1/5" in words
+    assert "--deep" in words
+    assert not any("shallow" in word for word in words)
+
+
+def test_progress_tells_what_is_left(plan: Plan) -> None:
+    stream = io.StringIO()
+    progress = SweepProgress(stream)
+    progress.begin([10.0, 20.0, 30.0], done=2)
+    assert progress.left(10.0, 0.0) == 10 + 20 + 30 + 3 * 4.0
+    assert progress.left(10.0, 6.0) == 10 + 20 + 30 + 3 * 4.0 - 6
+    cell = plan.cells()[0]
+    with progress.run(cell, 0.0):
+        assert "3/5" in progress.bar(cell, 10.0, 5.0)
+    assert "2 of 5 runs are done already" in stream.getvalue()
+    assert (progress.done, progress.ahead) == (3, [20.0, 30.0])
+    assert progress.overhead_s < 1, "measured, no longer guessed"
