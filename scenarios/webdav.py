@@ -24,17 +24,21 @@ from locust.exception import StopUser
 from locust.runners import WorkerRunner
 from locust.user.task import LOCUST_STATE_STOPPING
 
-from locust_realism import exponential, install
+from locust_realism import ConstantRate, Population, install, lognormal
+from locust_realism.runtime.control import attach
 from locust_realism.runtime.embedded import embedded_target
-from locust_realism.runtime.options import Option, add_options, bounded
+from locust_realism.runtime.options import add_options
 from locust_realism.runtime.preflight import preflight
 from locust_realism.runtime.runid import RunId
 from locust_realism.runtime.sample_pdf import sample_pdf
+from locust_realism.runtime.think_time import think_time_options
 
 try:
-    from webdav_accounts import OCS_HOME, Account, Accounts, asking, hrefs, without_cookies
+    from webdav_accounts import Account, Accounts
     from webdav_leftovers import Ledger, clean_up
+    from webdav_options import OPTIONS, checked_weights, read_weights
     from webdav_preflight import check, settings_of
+    from webdav_requests import asking, hrefs, without_cookies
 except ImportError as missing:
     raise ImportError(
         f"{missing}: webdav.py needs the files webdav_*.py beside it, which a master does not hand out. On each "
@@ -50,7 +54,6 @@ STORED = (200, 201, 204)
 class WebdavUser(HttpUser):
     """Somebody with an account and files."""
 
-    wait_time = exponential(1.0)
     account: Account | None = None
     text_file: str | None = None
     manual: bytes | None = None
@@ -163,7 +166,7 @@ class WebdavUser(HttpUser):
         return self.text_file
 
 
-OPERATIONS = {
+DOING = {
     "get": WebdavUser.get_file,
     "put": WebdavUser.put_file,
     "list": WebdavUser.list_folder,
@@ -174,55 +177,12 @@ OPERATIONS = {
 }
 
 
-def weights(text: str) -> list[Any]:
-    """The tasks of ``get=3,put=1,...``, each as often as its weight."""
-    chosen: list[Any] = []
-    for part in text.split(","):
-        name, _, number = part.strip().partition("=")
-        if name not in OPERATIONS or not number.isdecimal():
-            raise argparse.ArgumentTypeError(f"{part!r} must be one of {', '.join(OPERATIONS)}, '=' and a whole number")
-        chosen += [OPERATIONS[name]] * int(number)
-    if not chosen:
-        raise argparse.ArgumentTypeError(f"{text!r} must hold at least one weight > 0")
-    return chosen
+def tasks(weights: str) -> list[Any]:
+    """The tasks of ``get=3,put=1``, each as often as its weight."""
+    return [DOING[name] for name in read_weights(weights)]
 
 
-def checked_weights(text: str) -> str:
-    return text if weights(text) else ""
-
-
-class ValueOrDead(argparse._StoreAction):
-    """An option whose value may be left out."""
-
-    def __init__(self, **given: Any) -> None:
-        super().__init__(**given, nargs="?", const="dead")
-
-
-WebdavUser.tasks = weights("get=3,put=1")
-POSITIVE = bounded(float, above=0)
-# fmt: off
-OPTIONS = (
-    Option("--think-time", 1.0, "Mean think time in seconds, exponentially distributed.", type=POSITIVE),
-    Option("--dav-weights", "get=3,put=1", f"How often users do what: {', '.join(OPERATIONS)}.", type=checked_weights),
-    Option("--dav-large-mb", 10.0, "Size of the large upload, in millions of bytes.", type=POSITIVE, in_ui=False),
-    Option("--dav-provisioning", "auto", "Make a user account for each user (ocs: ownCloud, Nextcloud), use given "
-           "accounts (none), or ask the server which it is (auto).", choices=("auto", "ocs", "none"), in_ui=False),
-    Option("--dav-admin-user", None, "Who makes and deletes the users.", in_ui=False),
-    Option("--dav-admin-password", None, "The administrator's password; better as LOCUST_DAV_ADMIN_PASSWORD, because "
-           "others on this machine see a command line.", in_ui=False, is_secret=True),
-    Option("--dav-user", None, "A given account; each user works in a folder of its own there.", in_ui=False),
-    Option("--dav-password", None, "Its password.", in_ui=False, is_secret=True),
-    Option("--dav-accounts", None, "A file of given accounts, user:password in each line.", in_ui=False),
-    Option("--dav-path", OCS_HOME, "Path of a user's files on the server; {user} is the name.", in_ui=False),
-    Option("--dav-keep-cookies", True, "Keep the session's cookie, as browsers and sync clients do: the server then "
-           "checks a password once and not at each request, which costs most servers more than the file does.",
-           action=argparse.BooleanOptionalAction, in_ui=False),
-    Option("--dav-insecure", False, "Accept any TLS certificate.", action="store_true", in_ui=False),
-    Option("--dav-cleanup", None, "Remove what killed runs of this machine left on the server, and end. With a run's "
-           "id (see the log): what that run left. With 'all': what any run left, or is using.",
-           action=ValueOrDead, in_ui=False),
-)
-# fmt: on
+WebdavUser.tasks = tasks("get=3,put=1")
 
 
 class Shared:
@@ -270,10 +230,21 @@ def log_in_as_embedded_admin(environment: Any, details: Mapping[str, Any]) -> No
 
 
 def ready(environment: Any, host: str, form: Mapping[str, str]) -> str:
-    return check(environment, host, form, {"think_time": POSITIVE, "dav_weights": checked_weights})
+    return check(environment, host, form, {"dav_weights": checked_weights})
+
+
+@events.init.add_listener
+def people_who_come_and_go(environment: Any, **_: Any) -> None:
+    """``--dav-arrivals``: a population instead of a number of users."""
+    options = environment.parsed_options
+    if options.dav_arrivals is not None:
+        stay = lognormal(options.dav_session, cov=1.2)
+        WebdavUser.population = Population(ConstantRate(options.dav_arrivals), session_duration=stay)
+        attach(environment)  # a population in a class body does this by itself, but the options are known only now
 
 
 install()
+think_time_options(WebdavUser, mean=1)
 embedded_target(
     Path(__file__).with_name("targets") / "webdav_server.py", ["--admin", "admin"], on_ready=log_in_as_embedded_admin
 )
@@ -294,5 +265,4 @@ def set_up(environment: Any, **_: Any) -> None:
     state.accounts = Accounts(settings_of(environment), getattr(runner, "worker_index", 0), environment.events.request)
     state.known, state._large = {}, b""
     ledger.open(state.accounts)
-    WebdavUser.wait_time = exponential(options.think_time)
-    WebdavUser.tasks = weights(options.dav_weights)
+    WebdavUser.tasks = tasks(options.dav_weights)

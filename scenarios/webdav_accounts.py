@@ -1,6 +1,6 @@
 """Where the users of ``webdav.py`` come from, and that none is left behind: the part of the scenario that is not load.
 
-Two kinds of provisioning: by the user interface of ownCloud and Nextcloud ("OCS"), where each user of the test is an
+Two kinds of provisioning: by an interface of the product (``webdav_provisioning``), where each user of the test is an
 account of its own that is made and deleted; and by given accounts (any WebDAV server), where each is a folder of its
 own in one of the accounts. Every name begins with the id of the run, so that what a killed run left is found again.
 """
@@ -8,32 +8,24 @@ own in one of the accounts. Every name begins with the id of the run, so that wh
 from __future__ import annotations
 
 import itertools
-import json
 import logging
 import secrets
-from collections.abc import Iterator
-from contextlib import contextmanager
 from dataclasses import dataclass
-from http import HTTPStatus
-from http.cookiejar import DefaultCookiePolicy
-from typing import Any
 from urllib.parse import quote
-from xml.etree import ElementTree
 
 import gevent
 import urllib3
 from gevent.lock import BoundedSemaphore
 from locust.clients import HttpSession
 from locust.event import EventHook
+from webdav_provisioning import DONE, NOT_THERE, PROVISIONING, Provisioning
+from webdav_requests import PATIENCE_S, asking, reason, without_cookies
 
 logger = logging.getLogger(__name__)
 # one client makes many users at once, and keeps ten of the connections, which is right and no reason for a warning each
 logging.getLogger("urllib3.connectionpool").setLevel(logging.ERROR)
 
-USERS = "/ocs/v2.php/cloud/users"
 OCS_HOME = "/remote.php/dav/files/{user}"
-DONE, NOT_THERE = (100, 200), (404, 998)
-PATIENCE_S = 30.0
 DELETES_AT_ONCE = 10
 LOST_AFTER = 20
 """Deletions without any answer after which the rest is left to the end of the run."""
@@ -61,6 +53,11 @@ class Settings:
     path: str
     verify: bool
 
+    @property
+    def provisioning(self) -> Provisioning | None:
+        """The interface by which users are made, or None where accounts are given."""
+        return PROVISIONING.get(self.kind)
+
     def session(self, auth: tuple[str, str], reported: EventHook | None = None) -> HttpSession:
         """A client of its own that keeps no cookies; its requests are in no figures unless ``reported`` is given."""
         client = HttpSession(base_url=self.host, request_event=reported or EventHook(), user=None)
@@ -73,80 +70,6 @@ class Settings:
     def home(self, user: str) -> str:
         """The URL path of a user's files, without a slash at its end."""
         return quote(self.path.replace("{user}", user).rstrip("/"), safe="/%")
-
-
-def without_cookies(client: HttpSession) -> None:
-    """Have a client take no cookies, so that each request logs in anew."""
-    client.cookies.set_policy(DefaultCookiePolicy(allowed_domains=[]))
-
-
-def reason(response: Any) -> str:
-    """Why a request failed, by kind and without a URL or a name, so that equal failures are counted as one."""
-    error = getattr(response, "error", None)
-    if error is None:
-        try:
-            return f"{response.status_code} {HTTPStatus(response.status_code).phrase}"
-        except ValueError:
-            return f"status {response.status_code}"
-    while error.__cause__ or error.__context__:
-        error = error.__cause__ or error.__context__
-    return f"{type(error).__name__}: {error.strerror}" if getattr(error, "strerror", None) else type(error).__name__
-
-
-def every_request(client: HttpSession) -> dict[str, Any]:
-    """What all requests have in common.
-
-    Redirects are not followed: a WebDAV server that redirects was given the wrong address. Whether the certificate
-    is checked is said each time, because a bundle of certificates in the environment overrules the client's word.
-    """
-    return {"catch_response": True, "allow_redirects": False, "verify": client.verify}
-
-
-@contextmanager
-def asking(client: HttpSession, method: str, url: str, name: str, ok: tuple[int, ...], **given: Any) -> Iterator[Any]:
-    """A request that fails, by kind, unless its status is in ``ok``; the block may look at the answer and fail it."""
-    given = {**every_request(client), **given}
-    with client.request(method, url, name=name, **given) as response:
-        if response.status_code in ok:
-            response.success()
-        else:
-            response.failure(reason(response))
-        yield response
-
-
-@dataclass(frozen=True)
-class Told:
-    """What the provisioning interface answered; ``code`` is the body's, because the status may be 200 on failure."""
-
-    code: int
-    message: str
-    users: tuple[str, ...] = ()
-
-    @classmethod
-    def by(cls, response: Any) -> Told:
-        try:
-            document = json.loads(response.content)["ocs"]
-            data = document["data"]
-            users = tuple(data["users"]) if isinstance(data, dict) and "users" in data else ()
-            return cls(int(document["meta"]["statuscode"]), str(document["meta"].get("message") or ""), users)
-        except (ValueError, KeyError, TypeError):
-            return cls(-response.status_code, reason(response))
-
-
-def ocs(client: HttpSession, method: str, name: str, path: str = "", gone: bool = False, **given: Any) -> Told:
-    """Ask the provisioning interface as the administrator; with ``gone`` a user who is not there is no failure."""
-    headers = {"OCS-APIRequest": "true"}
-    url = f"{USERS}{path}?format=json"
-    given = {**every_request(client), "timeout": PATIENCE_S, "headers": headers, **given}
-    with client.request(method, url, name=name, **given) as response:
-        told = Told.by(response)
-        if told.code in DONE or (gone and told.code in NOT_THERE):
-            response.success()
-        elif told.code > 0 and response.status_code < 500:
-            response.failure(f"{response.status_code}, code {told.code}: {told.message}")
-        else:
-            response.failure(f"{reason(response)}: {told.message}" if told.code > 0 else reason(response))
-    return told
 
 
 class Accounts:
@@ -167,7 +90,7 @@ class Accounts:
         """The next account of this process; it is not on the server yet."""
         number = next(self._numbers)
         name = f"{self.settings.run}-{self._worker}-{number}"
-        if self.settings.kind == "ocs":
+        if self.settings.provisioning:
             # long, and of all kinds of characters: for the strictest password policy
             return Account(name, name, secrets.token_urlsafe(15) + "aA1.", self.settings.home(name))
         given = self.settings.accounts
@@ -183,9 +106,8 @@ class Accounts:
         return problem
 
     def _make(self, account: Account) -> str:
-        if self.settings.kind == "ocs":
-            data = {"userid": account.user, "password": account.password}
-            told = ocs(self._admin, "POST", "user (create)", data=data)
+        if self.settings.provisioning:
+            told = self.settings.provisioning.create(self._admin, account.user, account.password)
             made, problem = told.code in DONE, told.message
         else:
             client = self.settings.session((account.user, account.password), self._events)
@@ -223,8 +145,8 @@ class Accounts:
 
     def _delete(self, account: Account, unsure: bool) -> tuple[bool, bool]:
         """Whether there was something to delete, and whether it is gone now."""
-        if self.settings.kind == "ocs":
-            told = ocs(self._admin, "DELETE", "user", f"/{quote(account.name)}", gone=unsure)
+        if self.settings.provisioning:
+            told = self.settings.provisioning.delete(self._admin, account.name, gone=unsure)
             self._unanswered = 0 if told.code else self._unanswered + 1
             missing = (*NOT_THERE, 101) if unsure else NOT_THERE  # ownCloud says 101 where Nextcloud says 998
             return told.code in DONE, told.code in DONE or told.code in missing
@@ -235,12 +157,3 @@ class Accounts:
         self._unanswered = 0 if status else self._unanswered + 1
         client.close()
         return status in (200, 204), status in (200, 204, 404)
-
-
-def hrefs(document: bytes) -> list[str]:
-    """The addresses in a PROPFIND's answer; ValueError where it is none."""
-    try:
-        root = ElementTree.fromstring(document)
-    except ElementTree.ParseError as error:
-        raise ValueError(f"not a list of files: {error}") from None
-    return [node.text or "" for node in root.iter("{DAV:}href")]

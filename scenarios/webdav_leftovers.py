@@ -5,12 +5,14 @@ from __future__ import annotations
 import logging
 import time
 from typing import Any
-from urllib.parse import quote, unquote, urlsplit
+from urllib.parse import unquote, urlsplit
 
 import gevent
 from locust.env import Environment
 from locust.runners import WorkerRunner
-from webdav_accounts import DONE, NOT_THERE, PATIENCE_S, Account, Accounts, Settings, asking, hrefs, ocs, reason
+from webdav_accounts import Account, Accounts, Settings
+from webdav_provisioning import DONE, NOT_THERE
+from webdav_requests import PATIENCE_S, asking, hrefs, reason
 
 from locust_realism.runtime.runid import PREFIX, RunId
 
@@ -47,7 +49,8 @@ class Ledger:
         and kills the first to do so.
         """
         if self.accounts is not None:
-            self.closing = self.closing or gevent.spawn(self._close, self.accounts, environment)
+            if self.closing is None:  # a greenlet that has ended is false, so no `or` here
+                self.closing = gevent.spawn(self._close, self.accounts, environment)
             self.closing.join()
 
     def _close(self, accounts: Accounts, environment: Environment) -> None:
@@ -62,7 +65,7 @@ class Ledger:
         except (OSError, ValueError) as error:
             swept, left = 0, [f"unknown, because the server could not be asked ({error})"] if created > deleted else []
         tell = logger.error if left or created > deleted + swept else logger.info
-        what = "Users" if settings.kind == "ocs" else "Folders of users"
+        what = "Users" if settings.provisioning else "Folders of users"
         tell("%s: %d made, %d deleted by themselves, %d found and deleted at the end", what, created, deleted, swept)
         if left:
             logger.error("Left on %s: %s. Later: --dav-cleanup=%s", settings.host, ", ".join(left[:5]), settings.run)
@@ -71,8 +74,8 @@ class Ledger:
 
 def left_behind(settings: Settings, beginning: str) -> list[Account]:
     """What is on the server under a name that begins so; OSError where it cannot be asked."""
-    if settings.kind == "ocs":
-        told = ocs(settings.session(settings.admin), "GET", "search", params={"search": beginning})
+    if settings.provisioning:
+        told = settings.provisioning.search(settings.session(settings.admin), beginning)
         if told.code not in DONE:
             raise OSError(told.message)
         return [Account(user, user, "", "") for user in told.users if user.startswith(beginning)]
@@ -97,8 +100,8 @@ def left_behind(settings: Settings, beginning: str) -> list[Account]:
 
 def remove(settings: Settings, account: Account) -> bool:
     """Delete one leftover; whether it is gone."""
-    if settings.kind == "ocs":
-        told = ocs(settings.session(settings.admin), "DELETE", "sweep", f"/{quote(account.name)}")
+    if settings.provisioning:
+        told = settings.provisioning.delete(settings.session(settings.admin), account.name, name="sweep", gone=True)
         return told.code in (*DONE, *NOT_THERE)
     client = settings.session((account.user, account.password))
     with asking(client, "DELETE", account.home, "sweep", (200, 204, 404), timeout=PATIENCE_S) as response:

@@ -7,12 +7,15 @@ from __future__ import annotations
 
 from argparse import ArgumentTypeError
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
 
 from locust.env import Environment
-from webdav_accounts import DONE, PATIENCE_S, Settings, asking, hrefs, ocs, reason
+from webdav_accounts import Settings
+from webdav_provisioning import DONE, PROVISIONING
+from webdav_requests import PATIENCE_S, asking, hrefs, reason
 
 from locust_realism.runtime.embedded import OPTION as EMBEDDED
 
@@ -50,24 +53,34 @@ def check(
                 _read(field, form[field], reader)
         _check_host(host)
         options.dav_account_list = given_accounts(options.dav_accounts, options.dav_user, options.dav_password)
-        options.dav_kind = "none" if options.dav_provisioning == "none" else "ocs"
-        settings = settings_of(environment, host)
-        if not settings.admin[0]:
-            if options.dav_provisioning == "ocs":
-                raise Refused("--dav-provisioning ocs needs --dav-admin-user and --dav-admin-password.")
-            options.dav_kind = "none"
-        if options.dav_kind == "ocs":
-            try:
-                _check_provisioning(settings)
-            except NoProvisioning:
-                if options.dav_provisioning == "ocs" or not settings.accounts:
-                    raise
-                options.dav_kind = "none"
+        options.dav_kind = _kind(environment, host)
         if options.dav_kind == "none":
-            _check_accounts(settings, options.dav_provisioning)
+            _check_accounts(settings_of(environment, host), options.dav_provisioning)
     except Refused as refusal:
         return str(refusal)
     return ""
+
+
+def _kind(environment: Environment, host: str) -> str:
+    """How users are made: as the options say, or else by the first interface that answers."""
+    options: Any = environment.parsed_options
+    asked = options.dav_provisioning
+    options.dav_kind = "none"
+    settings = settings_of(environment, host)
+    if asked == "none" or not settings.admin[0]:
+        if asked in PROVISIONING:
+            raise Refused(f"--dav-provisioning {asked} needs --dav-admin-user and --dav-admin-password.")
+        return "none"
+    for kind in PROVISIONING if asked == "auto" else (asked,):
+        try:
+            _check_provisioning(replace(settings, kind=kind))
+        except NoProvisioning as refusal:
+            why = refusal
+        else:
+            return kind
+    if asked != "auto" or not settings.accounts:
+        raise why
+    return "none"
 
 
 def _read(field: str, text: str, reader: Callable[[str], Any]) -> None:
@@ -111,7 +124,8 @@ class NoProvisioning(Refused):
 def _check_provisioning(settings: Settings) -> None:
     """One question to the provisioning interface as the administrator."""
     admin, host = settings.admin[0], settings.host
-    told = ocs(settings.session(settings.admin), "GET", "preflight", params={"search": "lr-"})
+    assert settings.provisioning is not None
+    told = settings.provisioning.search(settings.session(settings.admin), "lr-", name="preflight")
     if told.code in DONE:
         return
     if told.code == 0:

@@ -29,6 +29,7 @@ SWITCHES = {
     "maintenance": (1, "every answer is 503"),
     "no-pdf": (1, "new homes are empty"),
     "no-provisioning": (1, "no OCS: a plain WebDAV server"),
+    "graph": (1, "no OCS, but LibreGraph: users are made as on OpenCloud"),
 }
 """Each switch with its value when none is given, and what it does."""
 

@@ -28,6 +28,7 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import unquote, urlsplit
 
+import graph_users
 import ocs_users
 from misbehaviour import SWITCHES, Misbehaviour
 
@@ -93,14 +94,14 @@ class Cloud:
             return reply("429 Too Many Requests", "text/plain", b"Too many failed logins")
         if path.rstrip("/") == "/status.php":
             return reply("200 OK", "application/json", b'{"installed":true,"productname":"a server for trying"}')
-        provisioning = ocs_users.PATH.fullmatch(path) is not None and not self.wrong.on("no-provisioning")
+        provisioning = self._is_provisioning(path)
         if not provisioning and not (path + "/").startswith(FILES + "/"):
             return reply("404 Not Found", "text/plain", b"Not found")
         user, cookie = self._who(environ)
         if user is None:
             if environ.get("HTTP_AUTHORIZATION"):
                 self.bad_logins[address] += 1
-            if provisioning:
+            if provisioning and not self.wrong.on("graph"):
                 return reply(*ocs_users.answer(path, environ["QUERY_STRING"], ocs_users.UNAUTHORISED, "Unauthorised"))
             challenge = ("WWW-Authenticate", 'Basic realm="files"')
             return reply("401 Unauthorized", "text/plain", b"Log in first", challenge)
@@ -137,10 +138,21 @@ class Cloud:
         time.sleep(self.wrong.value("slow-login"))
         return name, self.users.open_session(name)
 
+    def _is_provisioning(self, path: str) -> bool:
+        """Whether the path is of the provisioning interface that this server has, if any."""
+        if self.wrong.on("no-provisioning"):
+            return False
+        return (graph_users if self.wrong.on("graph") else ocs_users).PATH.fullmatch(path) is not None
+
     def _provision(self, environ: dict[str, Any], path: str, user: str) -> tuple[str, str, bytes]:
         """Answer a request to the provisioning interface."""
         query, method = environ["QUERY_STRING"], environ["REQUEST_METHOD"]
         form = environ["wsgi.input"].read(int(environ.get("CONTENT_LENGTH") or 0))
+        if self.wrong.on("graph"):
+            if user not in self.users.admins:
+                return graph_users.refusal(403, "accessDenied", "Only an administrator may do this")
+            with self.lock:
+                return graph_users.serve(self.users, method, path, query, form)
         if environ.get("HTTP_OCS_APIREQUEST", "").lower() != "true":
             return ocs_users.answer(path, query, ocs_users.NO_HEADER, "CSRF check failed")
         if user not in self.users.admins:

@@ -407,3 +407,48 @@ def test_on_apache(tmp_path: Path) -> None:
     assert done["PUT file (first)"]["n"] == done["DELETE folder"]["n"] == 6
     assert wrong.returncode == 1
     assert re.search(r"is no WebDAV folder \(40[45] .*\): check --host and --dav-path", wrong.stdout)
+
+
+def people(server: Server, search: str = "") -> list[str]:
+    """The users of a server that has LibreGraph."""
+    answer = ask("GET", f'{server.url}/graph/v1.0/users?$search="{search}"', auth=(ADMIN, PASSWORD))
+    return [user["onPremisesSamAccountName"] for user in answer.document["value"]]
+
+
+@pytest.mark.parametrize("provisioning", ["auto", "graph"])
+def test_users_are_made_on_opencloud_too(tmp_path: Path, provisioning: str) -> None:
+    with webdav_server("graph", "no-pdf") as server:
+        result = scenario(tmp_path, "-t", "4s", "--dav-provisioning", provisioning, server=server)
+        assert people(server) == [ADMIN]
+    assert result.returncode == 0, result.stdout
+    assert balance(result.stdout) == (6, 6, 0)
+    assert rows(tmp_path)["POST user (create)"]["n"] == rows(tmp_path)["DELETE user"]["n"] == 6
+    assert rows(tmp_path)["PUT file (first)"]["n"] == 6, "OpenCloud puts no PDF into a new home"
+
+
+def test_what_a_killed_run_left_on_opencloud_is_removed(tmp_path: Path) -> None:
+    with webdav_server("graph") as server:
+        host = ("--host", server.url)
+        with started_locust("-f", SCENARIO, *QUICK, *host, cwd=tmp_path, env=AS_ADMIN) as killed:
+            eventually(lambda: len(people(server, "lr-")) == 6)
+            killed.kill()
+            killed.wait()
+        cleaned = run_locust("-f", SCENARIO, "--dav-cleanup", *host, cwd=tmp_path, env=AS_ADMIN)
+        assert "Removed 6 of the 6" in cleaned.stdout
+        assert people(server) == [ADMIN]
+
+
+@pytest.mark.parametrize("processes", [tuple, two_workers], ids=["one process", "two workers"])
+def test_people_come_by_themselves_and_leave_nothing(
+    tmp_path: Path, processes: Callable[[], tuple[object, ...]]
+) -> None:
+    """Five a second for two seconds each: ten are there on average, and many have come and gone when the run ends."""
+    load = ("--dav-arrivals", 5, "--dav-session", 2, "--population-start", "empty", "--think-time", 0.5, "-t", "8s")
+    with webdav_server() as server:
+        result = scenario(tmp_path, *load, *processes(), server=server)
+        assert server.users() == []
+    assert result.returncode == 0, result.stdout
+    made, deleted, swept = balance(result.stdout)
+    assert made == deleted + swept
+    assert 40 - 4 * 40**0.5 - 5 < made < 40 + 4 * 40**0.5  # those of the last second may still be being made
+    assert rows(tmp_path)["GET file"]["n"] > made
