@@ -96,13 +96,14 @@ def launch_cov(e: Evidence, b: VerdictBounds) -> Finding:
 
 
 def _reference_cov(e: Evidence) -> tuple[float, float]:
-    """CoV of independent users: 1, more for a varying population or for several requests a task of unknown users."""
-    reference = 1.0
+    """CoV of independent users: 1, up to more for a varying population or several requests a task of unknown users."""
+    # The number of users varies: sqrt(1 + 2 / n) where it stays as it is over many gaps, 1 where it hardly lasts one.
+    high = 1.0
     if e.facts.model.poisson_arrivals and e.population > 0:
-        reference = math.sqrt(1 + 2 / e.population)
+        high = math.sqrt(1 + 2 / e.population)
     if e.per_task > 1 and not e.users.users:
-        return reference, reference * math.sqrt(2 * e.per_task - 1)
-    return reference, reference
+        high *= math.sqrt(2 * e.per_task - 1)
+    return 1.0, high
 
 
 def pause(e: Evidence, b: VerdictBounds) -> Finding:
@@ -159,6 +160,14 @@ def generator(e: Evidence, b: VerdictBounds) -> Finding:
         grade(cpu if math.isfinite(cpu) else 0.0, b.cpu_amber, b.cpu_red),
     ]
     status = max(graded, key=SEVERITY.__getitem__)
+    # the figure that is shown is the one that decides
+    known = [i for i, figure in enumerate((e.lateness_p99_s, lag, cpu)) if math.isfinite(figure)]
+    worst = max(known, key=lambda i: SEVERITY[graded[i]])
+    value, bound = (
+        (late * 1e3, b.lateness_amber_s * 1e3),
+        (lag * 1e3, b.loop_lag_amber_s * 1e3),
+        (cpu, b.cpu_amber),
+    )[worst]
     if status == AMBER and short_gaps(e, b).status == RED and e.gaps.short_share > 1:
         status = RED
     parts = []
@@ -170,9 +179,8 @@ def generator(e: Evidence, b: VerdictBounds) -> Finding:
         parts.append(f"the busiest process used {cpu:.0%} of a core")
     seen = "; ".join(parts)
     meaning = f"The generator cannot keep up: it delays launches and response times ({HEAVY})."
-    value = e.lateness_p99_s * 1e3 if math.isfinite(e.lateness_p99_s) else (lag * 1e3 if math.isfinite(lag) else None)
     advice = "Add workers, lower the load, or move work out of the tasks."
-    return Finding(status, value, b.lateness_red_s * 1e3, seen[:1].upper() + seen[1:] + ".", meaning, advice)
+    return Finding(status, value, bound, seen[:1].upper() + seen[1:] + ".", meaning, advice)
 
 
 def feedback(e: Evidence, b: VerdictBounds) -> Finding:

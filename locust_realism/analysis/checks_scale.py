@@ -31,6 +31,9 @@ def scales(e: Evidence, b: VerdictBounds) -> Finding:
     longest = CYCLES * cycle if math.isfinite(cycle) and e.closed else math.inf
     rows = [row for row in e.dispersion if row["window_s"] <= longest and math.isfinite(row["idc"])]
     rows = [row for row in rows if row["independent_windows"] >= MIN_INDEPENDENT]
+    if e.gaps.n < b.min_gaps:
+        # the chance limits are those of many launches: of six, two that meet are a variance / mean of 1.4
+        return too_few(e.gaps.n, b.min_gaps, "gaps between launches")
     if not rows:
         return Finding(NO_DATA, None, None, "The run is too short: no scale from 10 ms on has 20 independent windows.")
     graded = [(_dispersion_status(row, b), row) for row in rows]

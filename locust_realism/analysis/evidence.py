@@ -45,6 +45,9 @@ class Facts:
     - ``arrival_profile`` the same of the starts of users, ``user_starts_us`` when they did start (epoch microseconds)
     - ``health`` of the generator, the worst worker's: ``cpu_max`` (share of a core), ``loop_lag_p99_ms``
     - ``clock_offset_sd_us`` standard deviation of the workers' clock offsets, the largest one
+    - ``held_us`` from when all users had been started to when they were told to stop (epoch microseconds; None for an
+      end that has not come yet): only launches between the two are judged, since those of users who log in one after
+      another, or leave all at once, are the test's doing
     """
 
     model: WorkloadModel = field(default_factory=WorkloadModel)
@@ -54,6 +57,7 @@ class Facts:
     user_starts_us: NDArray[np.int64] | None = None
     health: Mapping[str, Any] = field(default_factory=dict)
     clock_offset_sd_us: float | None = None
+    held_us: tuple[int | None, int | None] | None = None
 
 
 @dataclass(frozen=True)

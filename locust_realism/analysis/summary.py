@@ -21,7 +21,7 @@ from locust_realism.analysis.settings import AnalysisSettings
 from locust_realism.analysis.stages import stage_table
 from locust_realism.analysis.steady_state import mser5
 from locust_realism.analysis.verdict import judge
-from locust_realism.analysis.window import steady_rows, window_document
+from locust_realism.analysis.window import held_rows, steady_rows, window_document, with_held
 from locust_realism.recording.launches import LaunchLog
 
 SCHEMA_VERSION = 1
@@ -64,11 +64,13 @@ def summarize(
     )
     part = ordered.take(rows)
     groups = group_table(part, settings)
-    evidence = collect(part, settings, facts, groups if settings.group_sizes is None else None)
+    judged = part.take(held_rows(part, facts.held_us))
+    known_groups = groups if settings.group_sizes is None and len(judged) == len(part) else None
+    evidence = collect(judged, settings, facts, known_groups)
     document: Document = {
         "schema_version": SCHEMA_VERSION,
         "source": _source(log, source),
-        "window": window_document(ordered, rows, settings, run_start_us),
+        "window": with_held(window_document(ordered, rows, settings, run_start_us), judged, facts.held_us),
         "rule": settings.percentile_rule,
         "launches": launch_table(part, settings),
         "response_times": response_table(part, settings),

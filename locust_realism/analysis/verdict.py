@@ -168,7 +168,9 @@ def _worst(findings: list[Finding]) -> str:
 
 def _headline(overall: str, findings: Findings, causes: list[Row]) -> str:
     sentence = _LIKE_USERS[overall]
-    if overall in (GREEN, NO_DATA) or not causes:
+    if overall == NO_DATA:
+        return f"{sentence} {findings[1].seen}"
+    if overall == GREEN or not causes:
         return sentence
     shape = findings[1]
     if overall == RED and not any(findings[n].status == RED for n in (1, 3, 6)):

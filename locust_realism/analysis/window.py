@@ -61,24 +61,35 @@ def window_document(
     if not total:
         return {"n": 0, "rows_total": 0, "sentence": "No request was recorded."}
     origin = int(log.launch_us[0]) if run_start_us is None else run_start_us
+    span = (int(log.launch_us[rows.start]), int(log.launch_us[rows.stop - 1])) if n else None
+    return window_figures(total, rows, span, settings, origin)
+
+
+def window_figures(
+    total: int, rows: slice, span: tuple[int, int] | None, settings: AnalysisSettings, origin_us: int
+) -> dict[str, Any]:
+    """The same of ``total`` rows, one at least, of which ``rows`` in launch order were analysed.
+
+    ``span`` are the first and the last launch analysed, ``origin_us`` zero of the seconds, in epoch microseconds.
+    """
     document: dict[str, Any] = {
-        "n": n,
+        "n": rows.stop - rows.start,
         "rows_total": total,
         "cut_start": rows.start,
         "cut_end": total - rows.stop,
-        "origin_us": origin,
+        "origin_us": origin_us,
         "skip_s": settings.skip_s,
         "cooldown_s": settings.cooldown_s,
         "skip_requests": settings.skip_requests,
         "mser5": settings.mser5,
     }
-    if n:
-        first, last = int(log.launch_us[rows.start]), int(log.launch_us[rows.stop - 1])
+    if span is not None:
+        first, last = span
         document |= {
             "start_us": first,
             "end_us": last,
-            "start_s": (first - origin) / 1e6,
-            "end_s": (last - origin) / 1e6,
+            "start_s": (first - origin_us) / 1e6,
+            "end_s": (last - origin_us) / 1e6,
             "duration_s": (last - first) / 1e6,
         }
     document["sentence"] = _sentence(document)
@@ -93,3 +104,46 @@ def _sentence(document: dict[str, Any]) -> str:
         f"{document[key]:,} {where}" for key, where in (("cut_start", "before"), ("cut_end", "after")) if document[key]
     ]
     return text + (f"; left out: {' and '.join(cut)}." if cut else "; nothing left out.")
+
+
+Held = tuple[int | None, int | None]
+
+
+def held_rows(log: LaunchLog, held: Held | None) -> slice:
+    """The rows of a log in launch order that were launched while the whole load was held; all where nobody knows.
+
+    ``held`` is (all users had been started, users were told to stop) in epoch microseconds, each None when it has not
+    come yet. While users are still being started no row is held.
+
+    >>> log = LaunchLog.build(np.arange(10) * 1_000_000, 1)
+    >>> held_rows(log, (2_000_000, 7_500_000)), held_rows(log, (2_000_000, None)), held_rows(log, None)
+    (slice(2, 8, None), slice(2, 10, None), slice(0, 10, None))
+    >>> held_rows(log, (None, None))
+    slice(0, 0, None)
+    """
+    if held is None:
+        return slice(0, len(log))
+    begin, end = held
+    if begin is None:
+        return slice(0, 0)
+    first = int(np.searchsorted(log.launch_us, begin))
+    last = len(log) if end is None else int(np.searchsorted(log.launch_us, end, side="right"))
+    return slice(first, max(first, last))
+
+
+def with_held(document: dict[str, Any], judged: LaunchLog, held: Held | None) -> dict[str, Any]:
+    """The window's document with what of it the verdict is about, where that is not all of it."""
+    if held is None or document["n"] == len(judged):
+        return document
+    begin, end = held
+    text = "The launch pattern is judged "
+    if begin is None:
+        text += "once all users have been started."
+    elif not len(judged):
+        text = "The launch pattern is not judged: no request was launched while all users were running."
+    else:
+        origin = document["origin_us"]
+        text += f"from {max(begin - origin, 0) / 1e6:,.1f} s, when all users had been started"
+        text += "." if end is None else f", to {(end - origin) / 1e6:,.1f} s, when they were told to stop."
+    sentence = f"{document['sentence']} {text}"
+    return document | {"judged": len(judged), "sentence": sentence}

@@ -6,6 +6,7 @@ import argparse
 import json
 import sys
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, TextIO
 
@@ -30,6 +31,7 @@ from locust_realism.cli.base import (
     terminal_width,
 )
 from locust_realism.recording.launches import LaunchLog
+from locust_realism.recording.spool import held_us
 from locust_realism.report.console import capacity_lines, group_lines, render_summary
 from locust_realism.report.text import paint, wants_color, wants_unicode
 from locust_realism.web.exports import summary_csv
@@ -155,7 +157,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
 def run(options: argparse.Namespace) -> int:
     """Analyse, print, and judge the thresholds."""
     settings = settings_of(options, group_sizes=options.groups, charts=bool(options.html or options.format == "json"))
-    gate, facts = given_thresholds(options), facts_of(options)
+    gate, facts = given_thresholds(options), replace(facts_of(options), held_us=held_in(options.files))
     progress = Progress()
     log = in_launch_order(load(options.files, progress), in_place=True)
     source = {"files": [str(path) for path in options.files]}
@@ -177,6 +179,12 @@ def run(options: argparse.Namespace) -> int:
     if results and (options.format != "table" or options.output):
         print_results(results, sys.stderr)
     return int(any(result.failed for result in results))
+
+
+def held_in(paths: Sequence[Path]) -> tuple[int | None, int | None] | None:
+    """When the whole load was held, as a recording among the files says; None where none does."""
+    found = [held_us(path) for path in paths if path.is_dir()]
+    return next((held for held in found if held is not None), None)
 
 
 def add_targets(summary: dict[str, Any], log: LaunchLog, options: argparse.Namespace, progress: Progress) -> None:

@@ -88,11 +88,17 @@ class HealthLog:
         """The rows of a table made by :meth:`to_table`."""
         return cls(*(to_numpy(table.column(name)).astype(d, copy=False) for name, d in HEALTH_DTYPES.items()))
 
+    def between(self, first_us: int | None, last_us: int | None) -> HealthLog:
+        """The rows of a time, both ends included; None for an end that is open."""
+        first = self.time_us >= (first_us if first_us is not None else np.iinfo(np.int64).min)
+        last = self.time_us <= (last_us if last_us is not None else np.iinfo(np.int64).max)
+        return self.take(first & last)
+
     def worst(self) -> dict[str, float]:
         """The worst worker's figures as the verdict takes them; empty where nothing was recorded.
 
         ``cpu_max`` is the 95th percentile of a worker's seconds (a single busy second delays nobody for long),
-        ``loop_lag_p99_ms`` the 99th percentile of the seconds' p99.
+        ``loop_lag_p99_ms`` the 95th percentile of the seconds' p99.
         """
         found: dict[str, float] = {}
         for worker in np.unique(self.worker).tolist():
@@ -101,7 +107,7 @@ class HealthLog:
             mine = self.worker == worker
             figures = {
                 "cpu_max": float(np.quantile(self.cpu[mine], 0.95)),
-                "loop_lag_p99_ms": float(np.quantile(self.lag_p99_us[mine], 0.99)) / 1000,
+                "loop_lag_p99_ms": float(np.quantile(self.lag_p99_us[mine], 0.95)) / 1000,
             }
             found = {name: max(value, found.get(name, 0.0)) for name, value in figures.items()}
         return found

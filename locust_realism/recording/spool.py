@@ -179,6 +179,14 @@ def read_info(directory: Path) -> dict[str, Any]:
     return info if isinstance(info, dict) else {}
 
 
+def held_us(directory: Path) -> tuple[int | None, int | None] | None:
+    """When all users of a recorded run had been started and when they were told to stop; None where it is not said."""
+    found = read_info(directory).get("held_us")
+    if not isinstance(found, list) or len(found) != 2 or not all(t is None or type(t) is int for t in found):
+        return None
+    return found[0], found[1]
+
+
 def part_files(directory: Path, kind: str = "launches") -> list[Path]:
     """The files of a recording that together hold its rows of a kind, each row once, oldest first."""
     whole = directory / f"{kind}.parquet"

@@ -9,7 +9,7 @@ from locust_realism.analysis.evidence import Facts
 from locust_realism.analysis.settings import WorkloadModel
 from locust_realism.runtime.pacing import PacedWait
 from locust_realism.runtime.plan import ensure_plan
-from locust_realism.runtime.population import population_of
+from locust_realism.runtime.population import AnyPopulation, Population, population_of
 from locust_realism.workload.distributions import Distribution
 from locust_realism.workload.rates import rate_profile_from_dict
 
@@ -25,7 +25,8 @@ def intended_load(environment: Any) -> Facts:
 
 
 def _model(environment: Any, classes: list[Any], waits: list[Any]) -> WorkloadModel:
-    populated = [population_of(user_class) is not None for user_class in classes]
+    populations = [population_of(user_class) for user_class in classes]
+    populated = [population is not None for population in populations]
     paced = [isinstance(wait, PacedWait) and wait.scope == "total" for wait in waits]
     open_ended = [a or b for a, b in zip(populated, paced, strict=True)]
     kind = "open" if classes and all(open_ended) else "closed" if classes and not any(open_ended) else "unknown"
@@ -36,8 +37,23 @@ def _model(environment: Any, classes: list[Any], waits: list[Any]) -> WorkloadMo
         users=users if kind == "closed" and users >= 1 else None,
         think_time_s=float(waits[0].mean) if same else None,
         think_time_cov=float(waits[0].cov) if same else None,
-        poisson_arrivals=bool(classes) and all(populated),
+        # users of a finite population come again, and those of one task launch with their arrival: check 1 looks at it
+        poisson_arrivals=bool(classes) and all(isinstance(p, Population) and not _single_task(p) for p in populations),
+        session_s=_stay(populations[0]) if len(populations) == 1 else None,
     )
+
+
+def _single_task(population: Population) -> bool:
+    length = population.session_length
+    return isinstance(length, Distribution) and length.mean == 1 and length.cov == 0
+
+
+def _stay(population: AnyPopulation | None) -> float | None:
+    """Mean time that a user stays in seconds, where the plan alone decides it."""
+    if not isinstance(population, Population) or population.limited_by_tasks:
+        return None
+    duration = population.session_duration
+    return float(duration.mean) if isinstance(duration, Distribution) else None
 
 
 def _planned(environment: Any, waits: list[Any]) -> Any:

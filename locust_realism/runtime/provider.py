@@ -83,7 +83,7 @@ class RunProvider:
         log: LaunchLog = self.recording.launches(since_reset=window == "reset")
         origin = self._started_us or (int(log.launch_us.min()) if len(log) else 0)
         bounds = window_bounds(log, window, origin)
-        settings = self._settings()
+        settings, held = self._settings(), self.recording.held_us
         if window != "run":
             settings = replace(settings, skip_s=0.0, cooldown_s=0.0, skip_requests=0, sample_requests=None, mser5=False)
         return summarize(
@@ -91,7 +91,14 @@ class RunProvider:
             settings=settings,
             window=bounds,
             run_start_us=origin,
-            facts=replace(self._known, health=self.recording.health().worst()),
+            facts=replace(
+                self._known,
+                health=self.recording.health().between(*held).worst(),
+                clock_offset_sd_us=self.recording.clock_offset_sd_us(),
+                user_starts_us=self.recording.user_starts_us(),
+                # who asks for certain seconds gets these judged
+                held_us=None if ".." in window else held,
+            ),
             source={"kind": "live run", "warnings": self.recording.warnings()},
         )
 

@@ -46,7 +46,7 @@ def attach(environment: Environment, *, max_rows: int = DEFAULT_MAX_ROWS, files:
         recording.recorder = Recorder(recording.clock, session_of=current_session)
         recording._listen(events.request, recording.recorder.listener)
     if files is not None:
-        recording.files = RunFiles(files, _role(runner), lambda: _info(runner, recording.side))
+        recording.files = RunFiles(files, _role(runner), lambda: _info(runner, recording))
     recording.side = SideLogs(
         environment,
         recording.clock,
@@ -63,6 +63,7 @@ def attach(environment: Environment, *, max_rows: int = DEFAULT_MAX_ROWS, files:
         _attach_master(recording, runner)
     recording._listen(events.test_start, recording._forget)
     recording._listen(events.spawning_complete, recording._spawned)
+    recording._listen(events.test_stopping, recording._stopping)
     recording._listen(events.quitting, recording._quitting)
     recording._listen(events.quit, recording._quit)
     recording._ticker = gevent.spawn(recording._tick)
@@ -73,15 +74,15 @@ def _role(runner: Any) -> str:
     return "worker" if isinstance(runner, WorkerRunner) else "master" if isinstance(runner, MasterRunner) else "local"
 
 
-def _info(runner: Any, side: SideLogs | None) -> dict[str, Any]:
+def _info(runner: Any, recording: Recording) -> dict[str, Any]:
     """What ``run.json`` says of this process, so that files of one run can be put together on one time axis."""
-    lines = {} if side is None else side.clock_lines()
+    lines = {} if recording.side is None else recording.side.clock_lines()
     clocks = {str(worker): packed_line(line) for worker, line in lines.items() if line.probes}
     if isinstance(runner, WorkerRunner):
         return {"client_id": runner.client_id, "worker_index": runner.worker_index, "clocks": clocks}
     if isinstance(runner, MasterRunner):
-        return {"workers": dict(runner.worker_indexes), "clocks": clocks}
-    return {}
+        return {"workers": dict(runner.worker_indexes), "clocks": clocks, "held_us": recording.held_us}
+    return {"held_us": recording.held_us}
 
 
 def _attach_worker(recording: Recording, runner: WorkerRunner) -> None:

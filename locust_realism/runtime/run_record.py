@@ -11,9 +11,11 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import gevent
+import numpy as np
 from gevent.lock import RLock
 from locust.env import Environment
 from locust.runners import STATE_MISSING, MasterRunner, WorkerRunner
+from numpy.typing import NDArray
 
 from locust_realism.recording.health import HealthLog
 from locust_realism.recording.launches import LaunchLog
@@ -41,6 +43,7 @@ class Recording:
     - ``record`` the rows (None on a worker, whose rows are at the master)
     - ``recorder`` the request listener's side (None on a master)
     - ``errors`` requests, reports and blocks that our code failed to handle, over all processes
+    - ``held_us`` when all users had been started and when they were told to stop, on the axis of the launches
     - ``warnings()`` plain sentences for the console and the page
     """
 
@@ -54,6 +57,7 @@ class Recording:
     side: SideLogs | None = None
     silent_workers: list[str] = field(default_factory=list)
     own_errors: int = 0
+    held_us: tuple[int | None, int | None] = (None, None)
     _ticker: Any = None
     _one_at_a_time: RLock = field(default_factory=RLock)
     _ending: RLock = field(default_factory=RLock)
@@ -89,6 +93,12 @@ class Recording:
         """The least certain offset of a worker's clock, as a standard deviation; None without workers."""
         lines = {} if self.side is None else self.side.clock_lines()
         return max((line.sd_us for line in lines.values()), default=None)
+
+    def user_starts_us(self) -> NDArray[np.int64]:
+        """When users of the test started, those who are still running too, in any order."""
+        if self.side is None:
+            return np.zeros(0, dtype=np.int64)
+        return np.concatenate([self.side.sessions().start_us, np.asarray(self.side.open_since_us(), dtype=np.int64)])
 
     def sessions(self) -> SessionLog:
         """The sessions that have ended."""
@@ -188,6 +198,7 @@ class Recording:
             self.record.clear()
         if self.files is not None:
             self.files.start_run()
+        self.held_us = (None, None)  # after the files of the last run have taken it
         if self.side is not None:
             self.side.start_run()
 
@@ -203,9 +214,15 @@ class Recording:
             gevent.spawn(gevent.get_hub().threadpool.apply, self._append, (batch, True, generation))
 
     def _spawned(self, **_: Any) -> None:
+        begin, end = self.held_us
+        # a later change of the number of users is part of the load
+        self.held_us = (self.clock.now_us() if begin is None else begin, end)
         # Locust's own listener, which ran just before, has reset its statistics without firing reset_stats
         if self.environment.reset_stats:
             self._reset()
+
+    def _stopping(self, **_: Any) -> None:
+        self.held_us = (self.held_us[0], self.clock.now_us())
 
     # The end of a test ------------------------------------------------------------------------------------------
 

@@ -15,7 +15,7 @@ from locust import FastHttpUser, HttpUser, User, constant, task
 from locust.env import Environment
 
 from locust_realism.recording.formats import read_launches
-from locust_realism.recording.spool import read_health, read_sessions
+from locust_realism.recording.spool import held_us, read_health, read_sessions
 from locust_realism.runtime.clock import Clock
 from locust_realism.runtime.recording import Recording, attach
 from locust_realism.runtime.run_files import FilePlan
@@ -106,6 +106,46 @@ def test_users_at_a_launch_are_those_that_run_then(local: tuple[Environment, Rec
     runner.stop()
     recording.flush()
     assert recording.launches().users.tolist()[: len(log)] == log.users.tolist()
+
+
+class LogsIn(Asker):
+    """Users who launch something when they come and when they leave."""
+
+    def on_start(self) -> None:
+        gevent.sleep(0.05)
+        self.ask()
+
+    def on_stop(self) -> None:
+        self.ask()
+
+
+def test_the_part_in_which_the_whole_load_ran_is_known_also_from_the_files(tmp_path: Path) -> None:
+    hook_user_start()
+    environment = Environment(user_classes=[LogsIn])
+    runner: Any = environment.create_local_runner()
+    recording = attach(environment, files=FilePlan(tmp_path))
+    try:
+        for _ in range(2):  # a second run forgets the first one's
+            before = recording.clock.now_us()
+            runner.start(3, spawn_rate=2)
+            gevent.sleep(0.2)
+            assert recording.held_us == (None, None)
+            gevent.sleep(1.3)
+            runner.stop()
+            recording.flush()
+            begin, end = recording.held_us
+            assert begin is not None
+            assert end is not None
+            assert before + 900_000 < begin < end < recording.clock.now_us()
+            launches = recording.launches().launch_us
+            assert (launches < begin).any()
+            assert (launches > end).sum() == 3, "what users do when they leave comes after the end"
+            assert sorted(recording.user_starts_us().tolist())[2] <= begin + 100_000
+    finally:
+        recording.detach()
+        runner.quit()
+    newest = max(tmp_path.iterdir(), key=lambda path: path.stat().st_mtime)
+    assert held_us(newest) == (begin, end)
 
 
 def test_an_exception_of_ours_never_stops_the_load(
@@ -228,7 +268,7 @@ def test_every_kind_of_client_gives_the_record_that_the_server_saw(
     eventually(lambda: len(arrivals) >= len(log))
     balance = recording.balance()
     # Locust may kill a user whose wait has just ended: then the last request is cut, which an own client cannot tell
-    missing = len(arrivals) - len(log)
+    missing = len(arrivals) - len(log); print("DBG", len(arrivals), len(log), balance)
     assert missing == balance["cut"] if base is not User else missing in (0, 1)
     assert len(log) == counts(environment)[0] >= 5
     assert [log.labels[k] for k in set(log.label.tolist())] == [("GET", "/page")]

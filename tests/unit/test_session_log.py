@@ -97,3 +97,15 @@ def test_health_survives_and_the_worst_worker_is_named_not_the_master() -> None:
     assert back.worker.dtype == np.int32
     assert back.worst() == {"cpu_max": 0.97, "loop_lag_p99_ms": 70.0}
     assert HealthLog.of([]).worst() == {}
+    assert log.between(40, None).time_us.min() == 40
+    assert len(log.between(None, None)) == len(log)
+    assert len(log.between(10, 19)) == 30
+
+
+def test_a_single_bad_second_does_not_make_a_slow_generator() -> None:
+    def worst(bad: int) -> float:
+        rows = [(k, 0, 5, 1000, 900_000, 300_000 if k < bad else 2000, 0.1, 0.1) for k in range(60)]
+        return HealthLog.of(rows).worst()["loop_lag_p99_ms"]
+
+    assert worst(2) == pytest.approx(2.0)
+    assert worst(6) == 300.0

@@ -16,7 +16,7 @@ from locust_realism.recording.formats import open_launches, read_launches
 from locust_realism.recording.launches import LaunchLog
 from locust_realism.recording.merge import merge_recordings
 from locust_realism.recording.packing import pack
-from locust_realism.recording.spool import MERGE_AT, Spool, merge_files, part_files, read_info, write_info
+from locust_realism.recording.spool import MERGE_AT, Spool, held_us, merge_files, part_files, read_info, write_info
 
 
 def block(first: int, n: int, worker: int = 0) -> LaunchLog:
@@ -208,3 +208,11 @@ def test_a_directory_of_something_else_is_refused(tmp_path: Path) -> None:
     (tmp_path / "photo.jpg").write_bytes(b"")
     with pytest.raises(ValueError, match="not a recording"):
         read_launches(tmp_path)
+
+
+@pytest.mark.parametrize("text", ["{}", '{"held_us": 5}', '{"held_us": [1]}', '{"held_us": ["a", 2]}', "[]", "no json"])
+def test_a_recording_that_does_not_say_when_the_load_was_held(tmp_path, text):
+    (tmp_path / "run.json").write_text(text)
+    assert held_us(tmp_path) is None
+    (tmp_path / "run.json").write_text('{"held_us": [1, null]}')
+    assert held_us(tmp_path) == (1, None)

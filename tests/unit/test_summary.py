@@ -10,6 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from locust_realism.analysis.evidence import Facts
 from locust_realism.analysis.jsonable import to_json_safe
 from locust_realism.analysis.responses import bytes_table, percentiles_by, response_table
 from locust_realism.analysis.settings import AnalysisSettings
@@ -181,3 +182,33 @@ def test_a_grouping_that_is_none_is_named():
     with pytest.raises(ValueError, match="slice_s is 0, expected more than 0"):
         percentiles_by(example(), "slice", slice_s=0)
     assert percentiles_by(LaunchLog.empty(), "name") == []
+
+
+def test_only_the_part_in_which_all_users_ran_is_judged():
+    rng = np.random.default_rng(4)
+    steady = np.cumsum(rng.exponential(10_000, 3000)).astype(np.int64) + 10_000_000
+    logins = np.repeat(np.arange(10) * 1_000_000, 20) + np.tile(np.arange(20) * 500, 10)  # 20 a second, all at once
+    leaving = steady[-1] + 50_000 + np.arange(200) * 300
+    log = LaunchLog.build(np.concatenate([logins, steady, leaving]), 1000, slot=np.arange(3400) % 50)
+    held = (10_000_000, int(steady[-1]))
+    whole, part = summarize(log), summarize(log, facts=Facts(held_us=held))
+    assert whole["verdict"]["overall"] == "red"
+    assert part["verdict"]["checks"][0]["follows_from"] is None
+    assert {check["id"]: check["status"] for check in part["verdict"]["checks"]}[1] == "green"
+    assert part["launches"] == whole["launches"]  # what was launched is shown all the same
+    assert part["response_times"] == whole["response_times"]
+    assert part["window"]["judged"] == 3000
+    assert part["window"]["sentence"].endswith(
+        f"judged from 10.0 s, when all users had been started, to {held[1] / 1e6:.1f} s, when they were told to stop."
+    )
+
+
+def test_nothing_is_judged_while_users_are_started():
+    log = LaunchLog.build(np.repeat(np.arange(300) * 100_000, 2), 1000)
+    document = summarize(log, facts=Facts(held_us=(None, None)))
+    assert document["verdict"]["overall"] == "not enough data"
+    assert not any(check["status"] in ("amber", "red") for check in document["verdict"]["checks"])
+    assert document["window"]["sentence"].endswith("judged once all users have been started.")
+    assert document["launches"][-1]["n"] == 599
+    late = summarize(log, facts=Facts(held_us=(60_000_000, None)))
+    assert late["window"]["sentence"].endswith("no request was launched while all users were running.")

@@ -143,6 +143,7 @@ COLOURS = [
     (6, replace(scales(idc=0.3), facts=OPEN), RED),
     (6, scales(idc=1.9, independent_windows=20.0), GREEN),
     (6, scales(idc=9.0, independent_windows=10.0), NO_DATA),
+    (6, replace(gaps(n=20), dispersion=[SCALE | {"idc": 9.0}]), NO_DATA),
     (6, scales(idc=9.0, window_s=20.0), NO_DATA),
     (7, group_rows(0.6, 0.97, 1.0), GREEN),
     (7, group_rows(0.6, 0.8, 0.97), AMBER),
@@ -391,3 +392,23 @@ def test_the_grain_of_the_timers_is_not_taken_for_bunching(rate):
     without = summarize(log, settings=AnalysisSettings(charts=False, grain_s=0), facts=facts)["verdict"]
     assert with_grain["overall"] == GREEN, with_grain["sentence"]
     assert without["overall"] in (AMBER, RED), "the negative control"
+
+
+def test_check_4_shows_the_figure_that_decides():
+    late = health(loop_lag_p99_ms=250.0, cpu_max=0.05)
+    finding = CHECK[4](late, BOUNDS)
+    assert (finding.status, finding.value, finding.bound) == (RED, 250.0, 50.0)
+    busy = CHECK[4](health(loop_lag_p99_ms=1.0, cpu_max=0.97), BOUNDS)
+    assert (busy.status, busy.value, busy.bound) == (RED, 0.97, 0.8)
+    sound = CHECK[4](SOUND, BOUNDS)
+    assert (sound.status, sound.value, sound.bound) == (GREEN, 2.0, 20.0)
+
+
+@pytest.mark.parametrize(("population", "high"), [(1.06, 1.70), (100.0, 1.01)])
+def test_a_varying_population_may_raise_the_cov_but_need_not(population, high):
+    """A user of one task leaves no trace in the gaps; one that stays over many gaps makes the rate vary."""
+    found = CHECK[1](replace(gaps(cov=1.0), population=population), BOUNDS)
+    assert found.status == GREEN
+    assert found.bound == pytest.approx([0.95, high + 0.05], abs=0.01)
+    assert CHECK[1](replace(gaps(cov=0.8), population=population), BOUNDS).status == RED
+    assert CHECK[1](replace(gaps(cov=high + 0.2), population=population), BOUNDS).status == RED
