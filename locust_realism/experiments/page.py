@@ -123,17 +123,19 @@ def _density(cell: Row, edges: np.ndarray[Any, np.dtype[np.float64]]) -> Row:
 
 def _groups(cells: Sequence[Row]) -> Row:
     """CoV by number of users whose launches are taken together: a column for each cell, a row for each number."""
+    several = len({cell["users"] for cell in cells}) > 1
     columns = [
-        {"name": " ".join(_words(cell)), "cov": {str(group["users"]): group for group in cell["groups"]}}
+        {"name": " ".join(_words(cell, several)), "cov": {str(group["users"]): group for group in cell["groups"]}}
         for cell in sorted(cells, key=lambda cell: (cell["variant"], -(cell["think_time_s"] or 0), cell["users"]))
     ]
     sizes = sorted({int(size) for column in columns for size in column["cov"]})
     return {"sizes": sizes, "columns": columns}
 
 
-def _words(cell: Row) -> list[str]:
+def _words(cell: Row, users: bool = True) -> list[str]:
     words = [cell["variant"]] if cell["variant"] else []
-    words.append(f"{cell['users']} users")
+    if users or not words:
+        words.append(f"{cell['users']} users")
     return words if cell["think_time_s"] is None else [*words, f"Z {cell['think_time_s']:g} s"]
 
 

@@ -24,7 +24,7 @@ const PLAIN = [
   { key: "generator_cpu", title: "CPU generator", unit: "cores", digits: 2 },
   { key: "server_cpu", title: "CPU server", unit: "cores", digits: 2 },
 ];
-const TERMS_USED = ["throughput", "percentile", "cov", "sdev", "groups", "verdict", "density", "knee", "law", "littles", "concurrency"];
+const TERMS_USED = ["throughput", "percentile", "cov", "sdev", "groups", "verdict", "knee", "law", "littles", "concurrency"];
 
 /** @param {HTMLElement} root @param {any} data the document of experiments/page.py */
 export function renderReport(root, data) {
@@ -101,7 +101,7 @@ function densities(context, data) {
 /** @param {any} context @param {any} data */
 function densityCharts(context, data) {
   return data.densities.map((/** @type {any} */ density) => {
-    const chart = createChart(context, { title: `Density at ${formatTick(density.users)} users`, term: "density", name: `sweep-density-${density.users}` });
+    const chart = createChart(context, { title: `Density at ${formatTick(density.users)} users`, name: `sweep-density-${density.users}` });
     chart.update(densitiesChart(density));
     return chart.root;
   });
@@ -122,9 +122,9 @@ function cells(context, data) {
   const some = (/** @type {string} */ key) => data.cells.some((/** @type {any} */ cell) => cell[key] !== null && cell[key] !== "");
   const columns = [
     { key: "variant", title: "Variant", kind: "name" }, { key: "users", title: "Users" }, { key: "think_time_s", title: "Think time", unit: "s", format: formatTick },
+    { key: "verdict", title: "Verdict", kind: "status", term: "verdict", format: (/** @type {any} */ _, /** @type {any} */ row) => verdictText(row) },
     { key: "runs", title: "Runs" }, { key: "n", title: "Requests" }, { key: "failed_share", title: "Failed", format: (/** @type {any} */ value) => formatShare(value) },
     ...FIGURES.map((column) => ({ ...column, format: withLimits(data.cells, column.key) })), ...PLAIN,
-    { key: "verdict", title: "Verdict", kind: "status", term: "verdict", format: (/** @type {any} */ _, /** @type {any} */ row) => verdictText(row) },
   ].filter((column) => some(column.key));
   const table = createTable(context, { caption: "Cells", columns: /** @type {any} */ (columns), rowKey: (row) => `${row.variant}|${row.users}|${row.think_time_s}` });
   table.update(data.cells.map((/** @type {any} */ cell) => ({ ...cell, status: cell.verdict })));

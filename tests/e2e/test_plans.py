@@ -1,0 +1,135 @@
+"""The plans that come along, run at their short length: every run gives figures, the page opens, the claim is seen.
+
+They take some 15 minutes together: part of the nightly run.
+"""
+
+from __future__ import annotations
+
+import importlib.util
+import math
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from browser_support import FLAGS, Tabs, chromium
+
+from locust_realism.experiments.cells import cells_of, target_rows
+from locust_realism.experiments.plan_reading import read_plan
+from locust_realism.experiments.results import read_rows, summary_of
+from support import SCENARIOS, environment
+
+pytestmark = [pytest.mark.e2e, pytest.mark.nightly]
+
+PLANS = SCENARIOS / "plans"
+Cells = dict[tuple[str, int, float | None], dict[str, Any]]
+
+
+def wso2(cells: Cells, rows: list[dict[str, Any]]) -> None:
+    """More users within the bound the longer they think; the order of the article's 25 and 75."""
+    found = {
+        row["line"]: row["users"] or row["largest_measured"] or 0
+        for row in target_rows(list(cells.values()), ["p90 < 310ms"])
+    }
+    assert found["Z 50 ms"] < found["Z 250 ms"] < found["Z 500 ms"]
+    assert found["Z 50 ms"] < 40
+    assert 60 < found["Z 500 ms"] < 100
+
+
+def brady(cells: Cells, rows: list[dict[str, Any]]) -> None:
+    """A server that stalls bunches the launches, a queue does not; R / (R + Z) is large in both."""
+    queue, stalls = cells["queue only", 200, 1.0], cells["stalls", 200, 1.0]
+    assert queue["response_share"] > 0.1
+    assert stalls["launch_cov_low"] > 1.0
+    assert stalls["launch_cov"] > queue["launch_cov"]
+    assert cells["queue only, constant", 200, 1.0]["launch_cov"] > queue["launch_cov"]
+
+
+def percentiles(cells: Cells, rows: list[dict[str, Any]]) -> None:
+    """Every sample that was told is in the figures: they are those of the drawn samples, to the microsecond."""
+    spec = importlib.util.spec_from_file_location("replayed_samples", PLANS / "replayed_samples.py")
+    assert spec is not None
+    assert spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    for row in rows:
+        if not row["variant"].startswith("live"):
+            n, worse = (3_421_980, 0.98) if row["variant"].startswith("worse") else (1_000_000, 1.0)
+            drawn = np.sort(np.concatenate([r for _, r in module.samples(n, 5706.3, worse, seed=row["run_seed"])]))
+            exact, *others = summary_of(row)["windows"]
+            assert exact["samples"] == n
+            for key, share in (("p50_ms", 0.5), ("p90_ms", 0.9), ("p95_ms", 0.95), ("p99_ms", 0.99)):
+                assert exact[key] == pytest.approx(1e3 * drawn[math.ceil(n * share) - 1], abs=1.1e-3)
+            last = next(other for other in others if other["kind"] == "window" and other["samples"] == 20_000)
+            assert last["p90_ms"] > 1.2 * exact["p90_ms"], "the dashboard's default window is far off"
+
+
+def owncloud(cells: Cells, rows: list[dict[str, Any]]) -> None:
+    """The knee of the server with three threads is at 18 users by (Z + R) X_max."""
+    row = next(row for row in rows if row["variant"] == "three at once")
+    capacity = summary_of(row)["capacity"]
+    assert capacity["knee"]["where"] == "measured"
+    assert 10 < capacity["knee"]["users"] < 27
+    names = {name["label"] for name in summary_of(row)["response_times"]}
+    assert {"user (create)", "file"} <= names, "user creation has a row of its own"
+
+
+def diurnal(cells: Cells, rows: list[dict[str, Any]]) -> None:
+    """The day has worse tails than the constant load of the same mean, and follows its plan."""
+    day = next(cell for place, cell in cells.items() if place[0] == "a day")
+    constant = next(cell for place, cell in cells.items() if place[0] == "constant")
+    assert day["p99_ms"] > constant["p99_ms"]
+    row = next(row for row in rows if row["variant"] == "a day")
+    time_ = summary_of(row)["charts"]["over_time"]
+    rate, planned = (np.array(time_[key], dtype=float) for key in ("rate", "planned"))
+    assert np.corrcoef(rate, planned)[0, 1] > 0.95
+    assert rate.sum() == pytest.approx(planned.sum(), rel=0.1)
+
+
+def two_servers(cells: Cells, rows: list[dict[str, Any]]) -> None:
+    """Both serve every request, each was measured three times at each number of users."""
+    assert {place[0] for place in cells} == {"waitress", "cheroot"}
+    assert all(cell["failures"] == 0 and cell["runs"] == 3 for cell in cells.values())
+    assert all(cell["server_cpu"] > 0.1 for cell in cells.values())
+
+
+CHECKS: dict[str, Callable[[Cells, list[dict[str, Any]]], None]] = {
+    check.__name__: check for check in (wso2, brady, percentiles, owncloud, diurnal, two_servers)
+}
+
+
+def test_every_plan_is_checked() -> None:
+    assert set(CHECKS) == {path.stem for path in PLANS.glob("*.yaml")}
+
+
+@pytest.mark.browser
+@pytest.mark.parametrize("name", CHECKS)
+def test_the_short_version(name: str, tmp_path: Path) -> None:
+    sync_api = pytest.importorskip("playwright.sync_api")
+    path, out = PLANS / f"{name}.yaml", tmp_path / "out"
+    began = time.monotonic()
+    command = [sys.executable, "-m", "locust_realism.cli", "sweep", str(path), "-o", str(out)]
+    result = subprocess.run(
+        command, cwd=tmp_path, env=environment(), capture_output=True, text=True, timeout=600, check=False
+    )
+    assert result.returncode == 0, result.stderr
+    assert time.monotonic() - began < 300, "three minutes on a machine that does nothing else"
+    plan, rows = read_plan(path), read_rows(out / "results.parquet")
+    assert [row["key"] for row in rows] == [cell.key for cell in plan.cells()]
+    found = cells_of(rows)
+    with sync_api.sync_playwright() as playwright:
+        browser = playwright.chromium.launch(executable_path=chromium(), args=FLAGS)
+        page = Tabs(browser.new_context(offline=True, viewport={"width": 1280, "height": 900}).new_page())
+        page.page.goto((out / "index.html").as_uri())
+        page.page.wait_for_selector("#lr-report h1")
+        assert page.page.locator("h1").inner_text() == plan.title
+        assert len(page.table("Cells")) == len(found)
+        assert page.page.locator("canvas").first.wait_for() is None
+        page.page.screenshot(path=tmp_path / f"{name}.png", full_page=True)
+        assert page.errors == []
+        browser.close()
+    CHECKS[name]({(cell["variant"], cell["users"], cell["think_time_s"]): cell for cell in found}, rows)
