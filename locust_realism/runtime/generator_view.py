@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import time
 from typing import Any
 from urllib.parse import urlsplit
 
@@ -143,27 +144,57 @@ def _series(health: HealthLog, indexes: list[int], log: LaunchLog, names: dict[i
 
 
 class LocalTarget:
-    """CPU of the system under test, when it listens on this machine and may be looked at; else nothing is said."""
+    """What the system under test uses, when it listens on this machine and may be looked at; else nothing is said."""
 
     def __init__(self) -> None:
         self._host = ""
         self._processes: list[psutil.Process] = []
+        self._before: tuple[float, dict[str, float]] = (0.0, {})
 
     def document(self, host: str) -> Document | None:
-        """``cpu`` as a share of one core since the last call, and ``name``; None where the target is not known."""
+        """What was used since the last call; None where the target is not known.
+
+        ``name``, ``cpu`` as a share of one core; ``read_bytes_s`` and ``write_bytes_s``, what its processes had from
+        and gave to the disks, and ``disk_busy``, the share of the time in which the busiest disk of the machine was at
+        work, where the system tells them.
+        """
         try:
             if host != self._host:
                 self._host, self._processes = host, listeners(host)
                 for process in self._processes:
                     process.cpu_percent()
+                self._before = time.perf_counter(), disk_counters(self._processes)
                 return None
             if not self._processes:
                 return None
             cpu = sum(process.cpu_percent() for process in self._processes) / 100
-            return {"cpu": cpu, "name": self._processes[0].name()}
+            return {"cpu": cpu, "name": self._processes[0].name()} | self._disk()
         except (psutil.Error, OSError, ValueError):
             self._processes = []
             return None
+
+    def _disk(self) -> Document:
+        now, counters = time.perf_counter(), disk_counters(self._processes)
+        (then, before), self._before = self._before, (now, counters)
+        rates = {name: (counters[name] - before[name]) / (now - then) for name in counters if name in before}
+        busy = [max(0.0, min(1.0, rate)) for name, rate in rates.items() if name.startswith("busy ")]
+        moved = {name: max(0.0, rates[name]) for name in ("read_bytes_s", "write_bytes_s") if name in rates}
+        return moved | ({"disk_busy": max(busy)} if busy else {})
+
+
+def disk_counters(processes: list[psutil.Process]) -> dict[str, float]:
+    """Bytes that processes have read and written, and seconds in which each disk was busy, as far as they are told."""
+    found: dict[str, float] = {}
+    try:
+        counters = [process.io_counters() for process in processes]
+        found["read_bytes_s"] = float(sum(c.read_bytes for c in counters))
+        found["write_bytes_s"] = float(sum(c.write_bytes for c in counters))
+    except (AttributeError, psutil.Error, OSError):
+        pass  # not on this system, or another user's process
+    for name, disk in (psutil.disk_io_counters(perdisk=True) or {}).items():
+        if hasattr(disk, "busy_time"):
+            found[f"busy {name}"] = disk.busy_time / 1e3
+    return found
 
 
 def listeners(host: str) -> list[psutil.Process]:

@@ -11,6 +11,8 @@ MACHINE_RED = 0.95
 LAG_RED_MS, LAG_AMBER_MS = 100.0, 20.0
 """p99 of the delay with which the event loop wakes a user."""
 LATENESS_RED_MS = 100.0
+DISK_AMBER = 0.8
+"""Share of the time in which a disk is busy."""
 OFFSET_AMBER_MS = 5.0
 
 Finding = dict[str, str]
@@ -108,11 +110,27 @@ def _clock_text(who: str, value: float) -> str:
 
 
 def _target(document: Mapping[str, Any], workers: list[Any]) -> list[Finding]:
-    """The system under test on the generator's machine: they take CPU from each other."""
+    """The system under test on the generator's machine: they take CPU from each other, and its disk can be seen."""
     target = document.get("target") or {}
     cpu = target.get("cpu")
     if not isinstance(cpu, int | float):
         return []
+    return _shared_cpu(cpu, workers) + _busy_disk(target)
+
+
+def _busy_disk(target: Mapping[str, Any]) -> list[Finding]:
+    busy = target.get("disk_busy")
+    if not isinstance(busy, int | float) or busy <= DISK_AMBER:
+        return []
+    moved = sum(target.get(key) or 0.0 for key in ("read_bytes_s", "write_bytes_s"))
+    text = (
+        f"A disk of this machine, where the system under test runs, is busy {busy:.0%} of the time (the system moves "
+        f"{moved / 1e6:,.1f} MB/s): with that load a faster disk would help, not only a faster processor."
+    )
+    return [{"status": "amber", "text": text}]
+
+
+def _shared_cpu(cpu: float, workers: list[Any]) -> list[Finding]:
     ours = sum(w["cpu"] for w in workers if isinstance(w.get("cpu"), int | float))
     share = ours / (ours + cpu) if ours + cpu > 0 else 0.0
     if ours + cpu < CPU_AMBER or share < 0.4:

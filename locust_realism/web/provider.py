@@ -88,7 +88,8 @@ class Provider(Protocol):
         - ``workers``: dicts ``id``, ``state``, ``users``, ``cpu`` (share of one core), ``machine_cpu`` (share of the
           machine), ``memory_bytes``, ``lag_p99_ms`` (event loop), ``lateness_p50_ms``, ``lateness_p95_ms``,
           ``lateness_p99_ms``, ``rows``, ``lost``, ``clock_offset_ms``, ``clock_uncertainty_ms``
-        - ``target``: ``{"cpu", "name"}`` when the system under test runs on this machine, else None
+        - ``target``: ``{"cpu", "name"}`` when the system under test runs on this machine, else None; with
+          ``read_bytes_s``, ``write_bytes_s`` and ``disk_busy`` (a share) where the machine tells them
         - ``series``: ``{"t_s": [...], "workers": [{"id", "cpu": [...], "lag_p99_ms": [...]}]}``
         """
         ...

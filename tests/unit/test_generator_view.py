@@ -4,8 +4,11 @@ from __future__ import annotations
 
 import os
 import socket
+import time
+from pathlib import Path
 
 import numpy as np
+import psutil
 import pytest
 
 from locust_realism.recording.health import MASTER, HealthLog
@@ -101,6 +104,34 @@ def test_the_process_that_listens_on_a_local_port_is_found_and_its_cpu_is_told()
         assert document is not None
         assert document["cpu"] > 0.2
     assert listeners(url) == []
+
+
+def test_what_the_target_writes_to_the_disk_is_told(tmp_path: Path) -> None:
+    process = psutil.Process()
+    if not hasattr(process, "io_counters"):
+        pytest.skip("this system does not tell what a process writes")
+    with socket.create_server(("127.0.0.1", 0)) as server, (tmp_path / "file").open("wb", buffering=0) as file:
+        url = f"http://127.0.0.1:{server.getsockname()[1]}"
+        target = LocalTarget()
+        target.document(url)
+        before, began = process.io_counters().write_bytes, time.perf_counter()
+        file.write(os.urandom(8_000_000))
+        os.fsync(file.fileno())
+        document = target.document(url)
+        took, written = time.perf_counter() - began, process.io_counters().write_bytes - before
+    assert document is not None
+    assert document["write_bytes_s"] == pytest.approx(written / took, rel=0.2)
+    assert document["read_bytes_s"] >= 0
+    assert 0 <= document.get("disk_busy", 0) <= 1
+
+
+def test_a_busy_disk_of_the_target_is_said() -> None:
+    target = {"cpu": 0.1, "disk_busy": 0.85, "read_bytes_s": 1e6, "write_bytes_s": 2.5e6}
+    found = generator_findings({"workers": [{"id": "w", "cpu": 0.1}], "target": target})
+    assert found[0]["status"] == "amber"
+    assert "busy 85% of the time (the system moves 3.5 MB/s)" in found[0]["text"]
+    calm = generator_findings({"workers": [{"id": "w", "cpu": 0.1}], "target": target | {"disk_busy": 0.5}})
+    assert [finding["status"] for finding in calm] == ["green"]
 
 
 @pytest.mark.parametrize("host", ["", "http://example.org:80", "https://10.0.0.1", "http://127.0.0.1:99999", "::::"])

@@ -34,6 +34,8 @@ export function createGenerator(context) {
     { title: "Highest CPU", term: "cpu", value: ({ generator: g }) => highest(g.workers, "cpu", (value) => formatShare(value, 0)) },
     { title: "Highest lag p99", term: "lag", value: ({ generator: g }) => highest(g.workers, "lag_p99_ms", (value) => `${formatNumber(value)} ms`) },
     { title: "CPU of the target", value: ({ generator: g }) => (isNumber(g.target?.cpu) ? formatShare(g.target.cpu, 0) : null) },
+    { title: "Disk of the target", value: ({ generator: g }) => (isNumber(g.target?.write_bytes_s) ? `${formatBytes(g.target.read_bytes_s + g.target.write_bytes_s)}/s` : null) },
+    { title: "Busiest disk", value: ({ generator: g }) => (isNumber(g.target?.disk_busy) ? formatShare(g.target.disk_busy, 0) : null) },
   ]);
   const table = createTable(context, { caption: "Health of the load generator, by worker", columns: COLUMNS, rowKey: (row) => String(row.id) });
   const cpu = createChart(context, { title: "CPU over time", term: "cpu", name: "cpu-over-time", height: 260 });
