@@ -180,3 +180,14 @@ def test_the_plans_that_come_along_can_be_run(path: Path, full: bool) -> None:
     assert plan.caution
     seconds = sum(plan.run_time_s(cell) + 4 for cell in plan.cells())
     assert full or seconds <= 185
+
+
+def test_the_plan_in_the_documents_can_be_run(tmp_path: Path) -> None:
+    page = (Path(__file__).parents[2] / "docs" / "experiments.md").read_text()
+    text = page.split("```yaml\n")[1].split("```")[0]
+    (tmp_path / "shop.py").write_text("")
+    (tmp_path / "plans").mkdir()
+    (tmp_path / "plans" / "shop.yaml").write_text(text)
+    plan = read_plan(tmp_path / "plans" / "shop.yaml")
+    assert len(plan.cells()) == 2 * 3 * 2 * 3
+    assert plan.report.targets == ("p95 < 400ms",)
