@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from locust_realism.analysis.percentiles import count_codes, order_by_group, sorted_percentiles
+from locust_realism.analysis.percentiles import Ascending, count_codes, order_by_group, sorted_percentiles
 from locust_realism.analysis.settings import AnalysisSettings
 from locust_realism.recording.launches import MISSING, ROW_DTYPES, LaunchLog
 
@@ -24,7 +24,7 @@ LOW_SIZES = (*range(1, 11), *range(15, 51, 5), 75, 100, 125, 150, 175, 200)
 
 Int64 = NDArray[np.int64]
 Row = dict[str, Any]
-_TABLE_QUANTILES = (0.5, 0.9, 0.95, 0.99)
+TABLE_QUANTILES = (0.5, 0.9, 0.95, 0.99)
 
 
 def in_launch_order(log: LaunchLog, *, in_place: bool = False) -> LaunchLog:
@@ -85,12 +85,16 @@ def interval_row(launches: Int64, *, rule: str = "nearest_rank", last_response_u
     n = len(gaps)
     mean = int(launches[-1] - launches[0]) / n if n else math.nan
     cov = coefficient_of_variation(gaps, mean)
-    mean /= 1e3
     span = int(launches[-1] - launches[0]) + (last_response_us or 0) if n else 0
     gaps.sort()
-    p50, p90, p95, p99 = (sorted_percentiles(gaps, _TABLE_QUANTILES, rule) / 1e3).tolist()
+    return {"launches": len(launches)} | gap_row(gaps, mean, cov, span, rule)
+
+
+def gap_row(ordered: Ascending, mean_us: float, cov: float, span_us: int, rule: str) -> Row:
+    """A row of the table from ascending gaps whose mean and CoV are known; the rate is their number / ``span_us``."""
+    n, mean, span = len(ordered), mean_us / 1e3, span_us
+    p50, p90, p95, p99 = (sorted_percentiles(ordered, TABLE_QUANTILES, rule) / 1e3).tolist()
     return {
-        "launches": len(launches),
         "n": n,
         "rate": 1e6 * n / span if span else math.nan,
         "median_ms": p50,
@@ -101,8 +105,8 @@ def interval_row(launches: Int64, *, rule: str = "nearest_rank", last_response_u
         "p90_ms": p90,
         "p95_ms": p95,
         "p99_ms": p99,
-        "min_ms": int(gaps[0]) / 1e3 if n else math.nan,
-        "max_ms": int(gaps[-1]) / 1e3 if n else math.nan,
+        "min_ms": int(ordered[0]) / 1e3 if n else math.nan,
+        "max_ms": int(ordered[n - 1]) / 1e3 if n else math.nan,
     }
 
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from fractions import Fraction
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Protocol
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -30,6 +30,16 @@ PARTITION_RANKS = 16
 """Up to so many order statistics a chain of partitions is faster than a sort, with a vectorised numpy build or not."""
 
 Quantile = float | str | Fraction
+
+
+class Ascending(Protocol):
+    """Values in ascending order: an array, or what knows the few of them that are asked for."""
+
+    def __len__(self) -> int: ...
+
+    def __getitem__(self, index: int, /) -> Any: ...
+
+
 Int64 = NDArray[np.int64]
 Floats = NDArray[np.float64]
 
@@ -102,7 +112,7 @@ def percentiles(
     return at_ranks(work, ranks)
 
 
-def at_ranks(ordered: NDArray[Any], ranks: Sequence[Fraction]) -> Floats:
+def at_ranks(ordered: Ascending, ranks: Sequence[Fraction]) -> Floats:
     """Values of an ordered array at 1-based ranks, between two of them in proportion where a rank is fractional."""
     found = []
     for rank in ranks:
@@ -114,7 +124,7 @@ def at_ranks(ordered: NDArray[Any], ranks: Sequence[Fraction]) -> Floats:
 
 
 def sorted_percentiles(
-    ordered: NDArray[Any], quantiles: Sequence[Quantile] = QUANTILES, rule: str = "nearest_rank"
+    ordered: Ascending, quantiles: Sequence[Quantile] = QUANTILES, rule: str = "nearest_rank"
 ) -> Floats:
     """As :func:`percentiles`, of values that are in ascending order already: no copy, no work."""
     if not len(ordered):
@@ -252,9 +262,7 @@ def _binomial_cdf(n: int, p: float) -> tuple[int, Floats]:
     return first, np.cumsum(mass) / mass.sum()
 
 
-def percentile_interval(
-    ordered: NDArray[Any], quantile: Quantile, confidence: float = 0.95
-) -> tuple[float, float] | None:
+def percentile_interval(ordered: Ascending, quantile: Quantile, confidence: float = 0.95) -> tuple[float, float] | None:
     """Confidence interval of a quantile from ascending, independent values; None where there are too few of them."""
     ranks = interval_ranks(len(ordered), quantile, confidence)
     return None if ranks is None else (float(ordered[ranks[0] - 1]), float(ordered[ranks[1] - 1]))

@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 from locust_realism.analysis.intervals import AGGREGATED, Row, busiest_labels, coefficient_of_variation
 from locust_realism.analysis.percentiles import (
     QUANTILES,
+    Ascending,
     Grouped,
     count_codes,
     order_by_group,
@@ -27,22 +28,27 @@ PERCENTILE_KEYS = ("p50", "p90", "p95", "p99", "p999")
 def ordered_stats(ordered: NDArray[Any], unit: float, suffix: str, settings: AnalysisSettings) -> Row:
     """Mean, sdev, CoV, percentiles, minimum and maximum of ascending values, divided by ``unit``.
 
-    Keys carry ``suffix``; ``*_interval`` are confidence intervals from order statistics, None where n is too small.
+    Keys carry ``suffix``; NaN where there are no values.
     """
     if not len(ordered):
         keys = ("mean", "sdev", *PERCENTILE_KEYS, "min", "max")
         return {"cov": math.nan} | {key + suffix: math.nan for key in keys}
     mean = float(ordered.mean())
-    cov = coefficient_of_variation(ordered, mean)
+    return stats_row(ordered, mean, coefficient_of_variation(ordered, mean), unit, suffix, settings)
+
+
+def stats_row(ordered: Ascending, mean: float, cov: float, unit: float, suffix: str, settings: AnalysisSettings) -> Row:
+    """As :func:`ordered_stats` where mean (not yet divided by ``unit``) and CoV of the values are known; n >= 1."""
     mean /= unit
     found = sorted_percentiles(ordered, QUANTILES, settings.percentile_rule) / unit
     row: Row = {"mean" + suffix: mean, "sdev" + suffix: cov * mean, "cov": cov}
     row |= {key + suffix: value for key, value in zip(PERCENTILE_KEYS, found.tolist(), strict=True)}
-    row |= {"min" + suffix: float(ordered[0]) / unit, "max" + suffix: float(ordered[-1]) / unit}
+    row |= {"min" + suffix: float(ordered[0]) / unit, "max" + suffix: float(ordered[len(ordered) - 1]) / unit}
     return row
 
 
-def _intervals(ordered: NDArray[Any], settings: AnalysisSettings) -> Row:
+def percentile_intervals(ordered: Ascending, settings: AnalysisSettings) -> Row:
+    """Confidence intervals of response times in milliseconds: keys ``p50_interval_ms`` ..., None where n is small."""
     row: Row = {}
     for key, quantile in zip(PERCENTILE_KEYS, QUANTILES, strict=True):
         found = percentile_interval(ordered, quantile, settings.confidence) if len(ordered) else None
@@ -68,7 +74,7 @@ def response_table(log: LaunchLog, settings: AnalysisSettings | None = None) -> 
     def row(label: str, method: str, ordered: NDArray[Any], failed: int) -> Row:
         head = {"label": label, "method": method, "n": len(ordered), "failures": failed}
         rate = {"rate": len(ordered) / span if span else math.nan}
-        return head | rate | ordered_stats(ordered, 1e3, "_ms", settings) | _intervals(ordered, settings)
+        return head | rate | ordered_stats(ordered, 1e3, "_ms", settings) | percentile_intervals(ordered, settings)
 
     grouped = order_by_group(log.response_us, log.label, len(log.labels))
     rows = [

@@ -156,12 +156,18 @@ def sessions_on_master_clock(log: SessionLog, lines: Mapping[int, ClockLine]) ->
     return _shifted(log, log.worker, lines, "start_us", ("start_us", "end_us", "planned_us"))
 
 
-def _shifted(log: Rows, worker: Int32, lines: Mapping[int, ClockLine], at: str, names: tuple[str, ...]) -> Rows:
+def shifts_us(times_us: Int64, worker: Int32, lines: Mapping[int, ClockLine]) -> Int64:
+    """What must be added to times by the clocks of workers to have them by the master's, where the two differ."""
     shift = np.zeros(len(worker), dtype=np.int64)
     for index, line in lines.items():
         if line.matters:
             mine = worker == index
-            shift[mine] = np.rint(line.offset_at(getattr(log, at)[mine]))
+            shift[mine] = np.rint(line.offset_at(times_us[mine]))
+    return shift
+
+
+def _shifted(log: Rows, worker: Int32, lines: Mapping[int, ClockLine], at: str, names: tuple[str, ...]) -> Rows:
+    shift = shifts_us(getattr(log, at), worker, lines)
     if not shift.any():
         return log
     columns = {name: getattr(log, name) for name in names}

@@ -90,14 +90,14 @@ def from_table(table: pa.Table) -> LaunchLog:
     for name, dtype in ROW_DTYPES.items():
         if name in ("label", "outcome"):
             continue
-        rows[name] = _integers(table, name, dtype, 0 if name in ("worker", "size_bytes") else MISSING)
-    methods, method = _codes(table, "method")
-    names, name_code = _codes(table, "name")
+        rows[name] = integers(table, name, dtype, 0 if name in ("worker", "size_bytes") else MISSING)
+    methods, method = text_codes(table, "method")
+    names, name_code = text_codes(table, "name")
     rows["label"], used = combine([(method, len(methods)), (name_code, len(names))])
     labels = tuple(Label(methods[m], names[k]) for m, k in used.tolist())
-    messages, message = _codes(table, "message")
-    failed = _integers(table, "failed", np.int32, 0)
-    statuses, status = np.unique(_integers(table, "status", np.int32, MISSING), return_inverse=True)
+    messages, message = text_codes(table, "message")
+    failed = integers(table, "failed", np.int32, 0)
+    statuses, status = np.unique(integers(table, "status", np.int32, MISSING), return_inverse=True)
     rows["outcome"], used = combine([(failed, 2), (status, len(statuses)), (message, len(messages))])
     outcomes = tuple(Outcome(bool(f), int(statuses[s]), messages[m]) for f, s, m in used.tolist())
     return LaunchLog(**rows, labels=labels, outcomes=outcomes)
@@ -225,7 +225,8 @@ def combine(parts: list[tuple[NDArray[Any], int]]) -> tuple[Int32, NDArray[np.in
     return codes_out, np.stack(columns[::-1], axis=1).astype(np.int64)
 
 
-def _integers(table: pa.Table, name: str, dtype: Any, absent: int) -> NDArray[Any]:
+def integers(table: pa.Table, name: str, dtype: Any, absent: int) -> NDArray[Any]:
+    """A column of whole numbers; ``absent`` where it, or one of its values, is missing."""
     if name not in table.column_names:
         return np.full(table.num_rows, absent, dtype=dtype)
     column = table.column(name)
@@ -234,7 +235,7 @@ def _integers(table: pa.Table, name: str, dtype: Any, absent: int) -> NDArray[An
     return to_numpy(column).astype(dtype, copy=False)
 
 
-def _codes(table: pa.Table, name: str) -> tuple[list[str], NDArray[np.int64]]:
+def text_codes(table: pa.Table, name: str) -> tuple[list[str], NDArray[np.int64]]:
     """The distinct values of a text column and each row's index into them."""
     import pyarrow as pa
 

@@ -1,155 +1,236 @@
-"""Exact order statistics of response times straight from a recording that does not fit into memory.
+"""Exact order statistics, means and deviations of values that come in pieces and are never held together.
 
-Two passes over the files. The first counts values by their upper bits, which tells in which range each wanted rank
-lies; the second counts the values of those ranges one by one. Nothing is rounded, estimated or sampled, and memory
-depends on the number of names and on the span of the values, not on the number of rows.
+Each value is first counted in a cell that is at most 1/128 of it wide. The counts tell in which cell each wanted rank
+lies; the values are then run through again and those of the wanted cells counted one by one. Nothing is rounded,
+estimated or sampled, and memory does not depend on how many values there are.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
-from pathlib import Path
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from locust_realism.recording.launches import Label
-from locust_realism.recording.packing import from_table, open_parquet
-from locust_realism.recording.spool import part_files
+from locust_realism.recording.launches import Int64
 
-LOW_BITS = 16
-"""Values are told apart by their lower 16 bits in the second pass: ranges of 65 ms."""
+MANTISSA_BITS = 7
+CELLS = 53 << MANTISSA_BITS
+"""Cells of a group: those of every whole number up to 2**53."""
 
-RETRIES = 5
-"""Times that the files are listed anew when one of them is gone."""
+LOWEST = -1
+"""The least value that can be counted."""
 
-COLUMNS = ["launch_us", "response_us", "method", "name"]
+STEP_BITS = 16
+"""A cell is told apart into at most so many bits at a time; one of more takes another run through the values."""
 
-EVERYTHING = Label("", "Aggregated")
-"""The key under which all names together are given."""
+TABLE = 1 << 22
+"""Counters of one run (32 MB); more wanted cells than fit take another one."""
 
-
-@dataclass(frozen=True)
-class Ordered:
-    """Exact order statistics of one name: ``n`` known response times, and the ``values`` at the asked ranks."""
-
-    n: int
-    values: tuple[int, ...]
+_SHIFT = 52 - MANTISSA_BITS
+_FIRST = 1023 << MANTISSA_BITS
 
 
-def order_statistics(directory: Path, ranks: Callable[[int], Sequence[int]]) -> dict[Label, Ordered]:
-    """Response times in microseconds at given ranks, of each name and of all together (EVERYTHING).
+def cells_of(values: Int64) -> Int64:
+    """The cell of each value: the exponent and the first bits of the mantissa of value + 2, as a float has them.
 
-    ``ranks(n)`` gives ranks from 1 to n for a name with n response times (a percentile rule). Requests without response
-    time are left out. The recording may still be written to: rows that come meanwhile are not in it. ValueError when a
-    file of the recording is damaged or a rank is outside of 1 to n.
+    >>> cells_of(np.array([-1, 0, 1, 98, 1000])).tolist()
+    [0, 128, 192, 840, 1274]
     """
-    for _ in range(RETRIES):
-        try:
-            return _order_statistics(part_files(directory), ranks)
-        except FileNotFoundError:
-            continue  # a part was merged into a larger one while it was to be read
-    return _order_statistics(part_files(directory), ranks)
+    return ((values + (1 - LOWEST)).astype(np.float64).view(np.int64) >> _SHIFT) - _FIRST
 
 
-def _order_statistics(paths: Sequence[Path], ranks: Callable[[int], Sequence[int]]) -> dict[Label, Ordered]:
-    labels: dict[Label, int] = {}
-    counts: dict[int, NDArray[np.int64]] = {}
-    for label, values in _response_times(paths, labels):
-        for code, mine in _by_label(label, values):
-            counts[code] = _added(counts.get(code), np.bincount(mine >> LOW_BITS))
-    keys: dict[Label, list[int]] = {label: [code] for label, code in labels.items() if code in counts}
-    keys[EVERYTHING] = [code for code in labels.values() if code in counts]
-    wanted = {key: _targets(key, [counts[code] for code in codes], ranks) for key, codes in keys.items() if codes}
-    if not wanted:
-        return {}
-    low = _count_low_bits(paths, labels, wanted)
-    return {
-        key: Ordered(n, tuple(_value(low[key][high], high, rest) for high, rest in places))
-        for key, (n, places) in wanted.items()
-    }
+def cell_bounds(cell: int) -> tuple[int, int]:
+    """First value of a cell, and of the cell after it."""
+    edges = (np.array([cell, cell + 1]) + _FIRST << _SHIFT).view(np.float64)
+    low, high = (int(np.ceil(edge)) - (1 - LOWEST) for edge in edges)
+    return low, high
 
 
-def _response_times(paths: Sequence[Path], labels: dict[Label, int]) -> Iterator[tuple[Any, Any]]:
-    """Codes into ``labels``, which grows, and known response times, a row group at a time."""
-    for path in paths:
-        with open_parquet(str(path)) as file:
-            for group in range(file.num_row_groups):
-                log = from_table(file.read_row_group(group, columns=COLUMNS, use_threads=False))
-                known = log.response_us >= 0
-                code = np.array([labels.setdefault(label, len(labels)) for label in log.labels], dtype=np.int64)
-                yield code[log.label[known]], log.response_us[known]
+@dataclass
+class _Wanted:
+    """Ranks of one group that lie within ``low`` to ``high`` (not included), counted from there."""
+
+    group: int
+    cell: int
+    low: int
+    high: int
+    ranks: dict[int, int]  # rank among all values of the group -> rank within
+    table: NDArray[np.int64] | None = None
+    step: int = 0
 
 
-def _by_label(label: NDArray[np.int64], values: NDArray[np.int64]) -> Iterator[tuple[int, NDArray[np.int64]]]:
-    if not len(label):
-        return
-    order = np.argsort(label, kind="stable")
-    codes, starts = np.unique(label[order], return_index=True)
-    yield from zip(codes.tolist(), np.split(values[order], starts[1:]), strict=True)
+class Selection:
+    """Order statistics of several groups of whole numbers from LOWEST on.
 
+    First ``count(codes, values)`` for all pieces, then ``want(group, rank)``, then as long as ``begin()`` is true
+    ``refine(codes, values)`` for all pieces again and ``finish()``; at last ``value(group, rank)``. ``codes`` is the
+    group of each value, or one for all. With ``total`` the last group is all others together, and codes never name it.
 
-def _added(old: NDArray[np.int64] | None, new: NDArray[np.int64]) -> NDArray[np.int64]:
-    if old is None:
-        return new
-    large, small = (old, new) if len(old) >= len(new) else (new, old)
-    total = large.copy()
-    total[: len(small)] += small
-    return total
+    >>> pieces = [(np.array([0, 1, 0]), np.array([7, 5, 3])), (np.array([0, 0]), np.array([900, 40]))]
+    >>> selection = Selection(3, total=True)
+    >>> for codes, values in pieces:
+    ...     selection.count(codes, values)
+    >>> selection.want(0, 3)
+    >>> selection.want(2, 5)
+    >>> while selection.begin():
+    ...     for codes, values in pieces:
+    ...         selection.refine(codes, values)
+    ...     selection.finish()
+    >>> selection.value(0, 3), selection.value(2, 5), selection.n(2), selection.mean(2)
+    (40, 900, 5, 191.0)
+    """
 
+    def __init__(self, groups: int, *, total: bool = False) -> None:
+        if groups < 1 + total:
+            raise ValueError(f"groups={groups} must be >= {1 + total}")
+        self._parts = groups - total
+        self._has_total = total
+        self._counts = np.zeros((self._parts, CELLS), dtype=np.int64)
+        self._centre = np.zeros(self._parts)
+        self._off = np.zeros(self._parts, dtype=np.int64)
+        self._squares = np.zeros(self._parts)
+        self._n = np.zeros(self._parts, dtype=np.int64)
+        self._wanted: list[_Wanted] = []
+        self._found: dict[tuple[int, int], int] = {}
 
-def _targets(
-    key: Label, counts: Sequence[NDArray[np.int64]], ranks: Callable[[int], Sequence[int]]
-) -> tuple[int, list[tuple[int, int]]]:
-    """How many values there are, and for each rank the range that it lies in and its rank within that range."""
-    total = counts[0]
-    for more in counts[1:]:
-        total = _added(total, more)
-    reached = np.cumsum(total)
-    n = int(reached[-1])
-    places = []
-    for rank in ranks(n):
-        if not 1 <= rank <= n:
-            raise ValueError(f"rank={rank} of {key.name!r} must be from 1 to {n}")
-        high = int(np.searchsorted(reached, rank))
-        places.append((high, rank - int(reached[high - 1] if high else 0)))
-    return n, places
+    # The first run ----------------------------------------------------------------------------------------------
 
+    def count(self, codes: NDArray[np.integer] | int, values: Int64) -> None:
+        """Count a piece."""
+        if not len(values):
+            return
+        if int(values.min()) < LOWEST or int(values.max()) >= 1 << 52:
+            raise ValueError(f"values are in [{values.min()}, {values.max()}], expected [{LOWEST}, 2**52)")
+        each = np.broadcast_to(np.asarray(codes, dtype=np.int64), len(values))
+        flat = np.bincount(each * CELLS + cells_of(values), minlength=self._counts.size)
+        self._counts += flat.reshape(self._counts.shape)
+        n = np.bincount(each, minlength=self._parts)
+        new = (self._n == 0) & (n > 0)
+        if new.any():
+            sums = np.bincount(each, weights=values, minlength=self._parts)
+            self._centre[new] = np.rint(sums[new] / n[new])
+        self._n += n
+        # deviations from a whole number near the mean: their sums are exact, their squares lose no digits
+        off = values - self._centre[each]
+        self._off += np.bincount(each, weights=off, minlength=self._parts).astype(np.int64)
+        self._squares += np.bincount(each, weights=off * off, minlength=self._parts)
 
-def _count_low_bits(
-    paths: Sequence[Path], labels: dict[Label, int], wanted: Mapping[Label, tuple[int, list[tuple[int, int]]]]
-) -> dict[Label, dict[int, NDArray[np.int64]]]:
-    """For each name and wanted range the counts of its values by their lower bits."""
-    counters = {key: _Counter([high for high, _ in places]) for key, (_, places) in wanted.items()}
-    names = {code: label for label, code in labels.items()}
-    for label, values in _response_times(paths, labels):
-        counters[EVERYTHING].add(values)
-        for code, mine in _by_label(label, values):
-            if names[code] in counters:  # else the name appeared between the two passes
-                counters[names[code]].add(mine)
-    return {key: counter.counts for key, counter in counters.items()}
+    def n(self, group: int) -> int:
+        """How many values a group has."""
+        return int(self._n.sum() if self._is_total(group) else self._n[group])
 
+    def sum(self, group: int) -> int:
+        """The exact sum of a group's values."""
+        if self._is_total(group):
+            return sum(map(self.sum, range(self._parts)))
+        return int(self._n[group]) * int(self._centre[group]) + int(self._off[group])
 
-class _Counter:
-    """Counts values of some ranges by their lower bits."""
+    def mean(self, group: int) -> float:
+        """The mean of a group that has values."""
+        return self.sum(group) / self.n(group)
 
-    def __init__(self, highs: Sequence[int]) -> None:
-        distinct = sorted(set(highs))
-        self._table = np.zeros((len(distinct), 1 << LOW_BITS), dtype=np.int64)
-        self._row = np.full(max(distinct, default=0) + 1, -1, dtype=np.int64)
-        self._row[distinct] = np.arange(len(distinct))
-        self.counts = {high: self._table[k] for k, high in enumerate(distinct)}
+    def sdev(self, group: int) -> float:
+        """Standard deviation (n - 1) of a group; NaN below two values."""
+        n = self.n(group)
+        if n < 2:
+            return float("nan")
+        parts = range(self._parts) if self._is_total(group) else (group,)
+        mean, total = self.mean(group), 0.0
+        for part in parts:
+            if self._n[part]:
+                size, off = int(self._n[part]), int(self._off[part])
+                total += float(self._squares[part]) - off * off / size + size * (self.mean(part) - mean) ** 2
+        return float(np.sqrt(max(total, 0.0) / (n - 1)))
 
-    def add(self, values: NDArray[np.int64]) -> None:
-        """Count the values that lie in one of the ranges."""
-        highs = values >> LOW_BITS
-        values = values[highs < len(self._row)]
-        row = self._row[values >> LOW_BITS]
-        inside = row >= 0
-        np.add.at(self._table, (row[inside], values[inside] & ((1 << LOW_BITS) - 1)), 1)
+    def _is_total(self, group: int) -> bool:
+        return self._has_total and group == self._parts
 
+    # The runs after it ------------------------------------------------------------------------------------------
 
-def _value(counts: NDArray[np.int64], high: int, rank: int) -> int:
-    return (high << LOW_BITS) + int(np.searchsorted(np.cumsum(counts), rank))
+    def want(self, group: int, *ranks: int) -> None:
+        """Ask for the values at ranks, 1 to n, of a group."""
+        counts = self._counts.sum(axis=0) if self._is_total(group) else self._counts[group]
+        reached = np.cumsum(counts)
+        for rank in sorted(set(ranks)):
+            if not 1 <= rank <= int(reached[-1]):
+                raise ValueError(f"rank={rank} of group {group} must be from 1 to {int(reached[-1])}")
+            cell = int(np.searchsorted(reached, rank))
+            within = rank - int(reached[cell - 1] if cell else 0)
+            known = [wanted for wanted in self._wanted if (wanted.group, wanted.cell) == (group, cell)]
+            if known:
+                known[0].ranks[rank] = within
+            else:
+                self._narrow(_Wanted(group, cell, *cell_bounds(cell), {rank: within}))
+
+    def _narrow(self, wanted: _Wanted) -> None:
+        if wanted.high - wanted.low == 1:
+            self._found |= {(wanted.group, rank): wanted.low for rank in wanted.ranks}
+        else:
+            self._wanted.append(wanted)
+
+    def begin(self) -> bool:
+        """Whether the values must be run through once more; the cells of this run are then chosen."""
+        left = TABLE
+        places: set[tuple[int, int]] = set()
+        for wanted in self._wanted:
+            wanted.step = max((wanted.high - wanted.low - 1).bit_length() - STEP_BITS, 0)
+            size = (wanted.high - wanted.low - 1 >> wanted.step) + 1
+            place = (wanted.group, wanted.cell)
+            if place not in places and (size <= left or not places):
+                places.add(place)
+                left -= size
+                wanted.table = np.zeros(size, dtype=np.int64)
+        return bool(places)
+
+    def refine(self, codes: NDArray[np.integer] | int, values: Int64) -> None:
+        """Count a piece within the chosen cells."""
+        chosen = [wanted for wanted in self._wanted if wanted.table is not None]
+        if not chosen or not len(values):
+            return
+        cells = cells_of(values)
+        self._refine([w for w in chosen if not self._is_total(w.group)], codes, cells, values)
+        self._refine([w for w in chosen if self._is_total(w.group)], self._parts, cells, values)
+
+    def _refine(self, chosen: Sequence[_Wanted], codes: NDArray[np.integer] | int, cells: Int64, values: Int64) -> None:
+        if not chosen:
+            return
+        groups = max(wanted.group for wanted in chosen) + 1
+        which = np.full((groups, CELLS), -1, dtype=np.int32)
+        for k, wanted in enumerate(chosen):
+            which[wanted.group, wanted.cell] = k
+        each = np.broadcast_to(np.asarray(codes, dtype=np.int64), len(values))
+        if groups <= self._parts:
+            beyond = each < groups
+            each, cells, values = each[beyond], cells[beyond], values[beyond]
+        found = which[each, cells]
+        inside = np.flatnonzero(found >= 0)
+        # few values are in a wanted cell: these may be told apart by a slower way
+        order = inside[np.argsort(found[inside], kind="stable")]
+        edges = np.searchsorted(found[order], np.arange(len(chosen) + 1))
+        for wanted, start, end in zip(chosen, edges[:-1], edges[1:], strict=True):
+            mine = values[order[start:end]]
+            mine = mine[(mine >= wanted.low) & (mine < wanted.high)] - wanted.low >> wanted.step
+            assert wanted.table is not None
+            wanted.table += np.bincount(mine, minlength=len(wanted.table))
+
+    def finish(self) -> None:
+        """All pieces have been refined: what is now one value is found, what is not is wanted still."""
+        waiting, self._wanted = self._wanted, []
+        for wanted in waiting:
+            if wanted.table is None:
+                self._wanted.append(wanted)
+                continue
+            reached = np.cumsum(wanted.table)
+            places: dict[int, dict[int, int]] = {}
+            for rank, within in wanted.ranks.items():
+                place = int(np.searchsorted(reached, within))
+                places.setdefault(place, {})[rank] = within - int(reached[place - 1] if place else 0)
+            for place, ranks in places.items():
+                low = wanted.low + (place << wanted.step)
+                self._narrow(_Wanted(wanted.group, wanted.cell, low, low + (1 << wanted.step), ranks))
+
+    def value(self, group: int, rank: int) -> int:
+        """The value at a rank that was asked for."""
+        return self._found[group, rank]

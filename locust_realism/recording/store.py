@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+from collections.abc import Callable
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from typing import Any, Generic, TypeVar
@@ -10,7 +11,7 @@ from typing import Any, Generic, TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
-from locust_realism.recording.launches import ROW_DTYPES, Int32, Label, LaunchLog, Outcome
+from locust_realism.recording.launches import MISSING, ROW_DTYPES, Int32, Label, LaunchLog, Outcome
 
 ROW_BYTES = sum(np.dtype(dtype).itemsize for dtype in ROW_DTYPES.values())
 """Memory of one row in a LaunchLog."""
@@ -19,6 +20,26 @@ DEFAULT_MAX_ROWS = 1_500_000
 """Rows held in memory: 90 MB. The newest half of them is kept when they no longer fit; all stay in the file."""
 
 _T = TypeVar("_T")
+
+
+@dataclass(frozen=True)
+class Since:
+    """Rows by their order of arrival: from ``first`` on, without the ranges ``late`` of those that belong before."""
+
+    first: int = 0
+    late: tuple[tuple[int, int], ...] = ()
+
+    def kept(self, first: int, rows: int) -> NDArray[np.bool_] | slice:
+        """Which of ``rows`` rows are wanted, the first of which was the ``first`` to arrive."""
+        if not self.late:
+            return slice(max(self.first - first, 0), None)
+        keep = np.arange(first, first + rows) >= self.first
+        for begin, end in self.late:
+            keep[max(begin - first, 0) : max(end - first, 0)] = False
+        return keep
+
+
+WHOLE_RUN = Since()
 
 
 @dataclass(frozen=True)
@@ -71,6 +92,7 @@ class LiveRecord:
         self._reset_at = 0  # row (of the whole run) from which on rows count as after the last Reset
         self._late: list[tuple[int, int]] = []  # ranges after it that were launched before it
         self._dropped = 0  # rows of the whole run before the first one in memory
+        self._dropped_until = MISSING
 
     def _allocate(self) -> dict[str, NDArray[Any]]:
         return {name: np.empty(self.max_rows, dtype=dtype) for name, dtype in ROW_DTYPES.items()}
@@ -88,11 +110,19 @@ class LiveRecord:
             self._late = []
             self._counts = Counts(self._counts.rows, self._counts.failed, 0, 0, self._counts.out_of_memory)
 
-    def append(self, block: LaunchLog, *, before_reset: bool = False, generation: int | None = None) -> None:
+    def append(
+        self,
+        block: LaunchLog,
+        *,
+        before_reset: bool = False,
+        generation: int | None = None,
+        to_disk: Callable[[LaunchLog], None] | None = None,
+    ) -> None:
         """Add the rows of a block.
 
         ``before_reset`` says that these rows were recorded before the last Reset and only arrive now. A block of an
-        earlier ``generation`` (before :meth:`clear`) is left out.
+        earlier ``generation`` (before :meth:`clear`) is left out. ``to_disk(block)`` is called for the others before any
+        other block is added, so that rows have the same order on disk; it must not wait.
         """
         with self._lock:
             if generation is not None and generation != self.generation:
@@ -108,6 +138,8 @@ class LiveRecord:
                 old.failed_since_reset + (0 if before_reset else failed),
                 self._dropped,
             )
+            if to_disk is not None:
+                to_disk(block)
 
     def _store(self, block: LaunchLog, before_reset: bool) -> None:
         n = len(block)
@@ -130,7 +162,9 @@ class LiveRecord:
         columns = self._allocate()
         for name, column in self._columns.items():
             columns[name][:n] = column[self._size - n : self._size]
-        self._dropped += self._size - n
+        dropped = self._columns["launch_us"][: self._size - n]
+        self._dropped_until = int(dropped.max(initial=self._dropped_until))
+        self._dropped += len(dropped)
         self._columns, self._size = columns, n
 
     def count_lost(self, rows: int) -> None:
@@ -151,6 +185,21 @@ class LiveRecord:
         """Whether every row of the run is still in memory."""
         return self._dropped == 0
 
+    @property
+    def dropped_until_us(self) -> int:
+        """The last launch, by the clock of its process, that is no longer in memory; MISSING where all are."""
+        return self._dropped_until
+
+    def since_reset(self) -> Since:
+        """Which rows of the whole run, by order of arrival, were recorded after the last Reset."""
+        with self._lock:
+            return Since(self._reset_at, tuple(self._late))
+
+    def holds_since_reset(self) -> bool:
+        """Whether every row after the last Reset is in memory."""
+        with self._lock:
+            return self._reset_at >= self._dropped
+
     def snapshot(self, *, since_reset: bool = False) -> LaunchLog:
         """The rows as they stand, in the order of arrival; views that later appends do not change.
 
@@ -158,19 +207,10 @@ class LiveRecord:
         missing.
         """
         with self._lock:
-            size, dropped, reset_at, late = self._size, self._dropped, self._reset_at, list(self._late)
+            size, dropped, reset_at, late = self._size, self._dropped, self._reset_at, tuple(self._late)
             rows: dict[str, Any] = {name: column[:size] for name, column in self._columns.items()}
             log = LaunchLog(**rows, labels=self._labels.values(), outcomes=self._outcomes.values())
-        if not since_reset:
-            return log
-        first = max(reset_at - dropped, 0)
-        if not late:
-            return log.take(slice(first, None))
-        keep = np.ones(size, dtype=np.bool_)
-        keep[:first] = False
-        for begin, end in late:
-            keep[max(begin - dropped, 0) : max(end - dropped, 0)] = False
-        return log.take(keep)
+        return log.take(Since(reset_at, late).kept(dropped, size)) if since_reset else log
 
 
 class _Table(Generic[_T]):

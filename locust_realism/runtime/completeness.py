@@ -39,9 +39,7 @@ def warnings(recording: Recording) -> list[str]:
     if counts.lost:
         found.append(f"{counts.lost} recorded launches never arrived at the master and are missing in the figures.")
     if counts.out_of_memory:
-        found.append(
-            f"{counts.out_of_memory} of {counts.rows} launches no longer fit into memory: the figures are of the rest."
-        )
+        found.append(_outgrown(recording, counts))
     if recording.errors:
         found.append(f"{recording.errors} requests or blocks could not be recorded: {_last_error(recording)}")
     found += [
@@ -53,6 +51,19 @@ def warnings(recording: Recording) -> list[str]:
     if recording.files is not None and recording.files.lost_rows:
         found.append(f"{recording.files.lost_rows} launches could not be written to the recording.")
     return found + _clock_warnings(recording)
+
+
+def _outgrown(recording: Recording, counts: Counts) -> str:
+    held = counts.rows - counts.out_of_memory
+    if recording.files is None:
+        return (
+            f"The run has outgrown memory and is not recorded (--realism-no-record): {counts.out_of_memory:,} of "
+            f"{counts.rows:,} launches are gone, and every figure is of the newest {held:,}."
+        )
+    return (
+        f"The run has outgrown memory: tables of response times, sizes and times between launches are of all "
+        f"{counts.rows:,} launches, read from the recording; everything else is of the newest {held:,}."
+    )
 
 
 def _clock_warnings(recording: Recording) -> list[str]:

@@ -14,6 +14,7 @@ from locust_realism.analysis.summary import summarize
 from locust_realism.recording.launches import LaunchLog
 from locust_realism.runtime.live import Document, LiveFigures
 from locust_realism.runtime.recording import Recording
+from locust_realism.runtime.whole_run import WholeRun, holds
 
 T = TypeVar("T")
 
@@ -67,6 +68,7 @@ class RunProvider:
             raise ValueError("recording.record=None: a worker has no figures, ask the master")
         self._record = recording.record
         self.figures = LiveFigures(self._compute)
+        self.whole = WholeRun(recording, self._settings_of, lambda: self._started_us)
         self._settings = settings
         self._facts = facts
         self._population = population
@@ -83,12 +85,10 @@ class RunProvider:
         log: LaunchLog = self.recording.launches(since_reset=window == "reset")
         origin = self._started_us or (int(log.launch_us.min()) if len(log) else 0)
         bounds = window_bounds(log, window, origin)
-        settings, held = self._settings(), self.recording.held_us
-        if window != "run":
-            settings = replace(settings, skip_s=0.0, cooldown_s=0.0, skip_requests=0, sample_requests=None, mser5=False)
-        return summarize(
+        held = self.recording.held_us
+        document = summarize(
             log,
-            settings=settings,
+            settings=self._settings_of(window),
             window=bounds,
             run_start_us=origin,
             facts=replace(
@@ -101,27 +101,41 @@ class RunProvider:
             ),
             source={"kind": "live run", "warnings": self.recording.warnings()},
         )
+        return document if holds(self.recording, window, bounds) else {**document, "missing": bounds}
+
+    def _settings_of(self, window: str) -> AnalysisSettings:
+        settings = self._settings()
+        if window == "run":
+            return settings
+        return replace(settings, skip_s=0.0, cooldown_s=0.0, skip_requests=0, sample_requests=None, mser5=False)
 
     def run_starts(self) -> None:
         """A new run: forget the figures of the last one."""
         self._started_us = self.recording.clock.now_us()
         self._run_id += 1
         self.figures.clear()
+        self.whole.clear()
 
     def summary(self, window: str | None) -> Document:
         """The newest figures of a window, see :class:`locust_realism.web.provider.Provider`."""
         self._known = self._facts()
-        answer = self.figures.get(window or "run")
+        window = window or "run"
+        answer = self.whole.complete(self.figures.get(window), window)
         return {"age_s": None, **answer, "state": self._state()}
 
     def final_summary(self) -> Document:
         """The figures of the whole run as it stands now; waits until they are computed."""
         self._known = self._facts()
-        return {"age_s": 0.0, **self.figures.fresh("run"), "state": self._state()}
+        return {
+            "age_s": 0.0,
+            **self.whole.complete(self.figures.fresh("run"), "run", fresh=True),
+            "state": self._state(),
+        }
 
     def status(self) -> Document:
         """State of the run and of the recorder."""
         runner, counts = self.environment.runner, self._record.counts()
+        failed = self.figures.errors + self.whole.figures.errors
         elapsed = (self.recording.clock.now_us() - self._started_us) / 1e6 if self._started_us else 0.0
         return {
             "state": self._state(),
@@ -131,9 +145,7 @@ class RunProvider:
             "workers": getattr(runner, "worker_count", 1),
             "rows": counts.rows,
             "lost": counts.lost,
-            "errors": [f"{self.figures.errors} times the figures could not be computed; see the log."]
-            if self.figures.errors
-            else [],
+            "errors": [f"{failed} times the figures could not be computed; see the log."] if failed else [],
             "warnings": self.recording.warnings(),
             "version": self._version,
         }

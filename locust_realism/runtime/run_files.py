@@ -12,6 +12,7 @@ from typing import Any
 
 import gevent
 from gevent.monkey import get_original
+from gevent.pool import Group
 
 from locust_realism.recording.launches import LaunchLog
 from locust_realism.recording.packing import FORMAT_VERSION, pack, pack_table
@@ -24,6 +25,8 @@ FLUSH_S = 2.0
 
 SIDE_BATCH = 8
 """Tables of sessions and health that wait to be written together."""
+
+KINDS = ("launches", "sessions", "health")
 
 DEFAULT_DIRECTORY = Path("realism-recordings")
 """Where runs are recorded unless ``--realism-record`` says otherwise, in the working directory."""
@@ -59,80 +62,80 @@ class RunFiles:
     def __init__(self, plan: FilePlan, role: str, info: Callable[[], dict[str, Any]]) -> None:
         self.plan = plan
         self.role = role
-        self.directory: Path | None = None
         self._info = info
-        self._spool: Spool | None = None
-        self._side: dict[str, Spool] = {}
-        self._logs: list[LaunchLog] = []
-        self._tables: list[tuple[str, Any]] = []
-        self._started = 0.0
+        self._run: _Run | None = None
+        self._closing: Group = Group()
         self._told = ""
-        self._writing = get_original("threading", "Lock")()  # the end of a run may meet a flush that is under way
-        self._greenlet = gevent.spawn(self._run)
+        self._greenlet = gevent.spawn(self._flush_often)
+
+    @property
+    def directory(self) -> Path | None:
+        """Where the present run, or the last one, is recorded."""
+        return None if self._run is None else self._run.directory
 
     @property
     def problem(self) -> str:
         """What keeps the recording from being written at present; empty when all is well."""
-        return self._spool.problem if self._spool is not None else ""
+        return self._run.launches.problem if self._run is not None else ""
 
     @property
     def lost_rows(self) -> int:
         """Rows that are in no file and no longer waiting to be written."""
-        return self._spool.lost_rows if self._spool is not None else 0
+        return self._run.launches.lost_rows if self._run is not None else 0
 
     def start_run(self) -> None:
-        """A run starts: from now on rows go into a directory of its own. The run before is closed."""
-        self._close_in_thread()
-        self._started = time.time()
-        name = time.strftime("%Y%m%dT%H%M%SZ", time.gmtime(self._started))
+        """A run starts: from now on rows go into a directory of its own.
+
+        The run before is closed meanwhile: to merge its files may take minutes, for which this one does not wait.
+        """
+        last = self._run
+        if last is not None and not last.closed:
+            self._closing.spawn(self._close, last, self._info())
+        started = time.time()
+        name = time.strftime("%Y%m%dT%H%M%SZ", time.gmtime(started))
         suffix = f"-worker-{os.getpid()}" if self.role == "worker" else ""
-        self.directory = _unused(self.plan.directory / f"{name}{suffix}")
-        self._spool = self._new_spool("launches")
-        self._side = {kind: self._new_spool(kind) for kind in ("sessions", "health")}
-        self._logs, self._tables = [], []
+        directory = _unused(self.plan.directory / f"{name}{suffix}", None if last is None else last.directory)
+        self._run = _Run(directory, {"role": self.role, "started": started}, fsync=self.plan.fsync)
         self._told = ""
 
     def add(self, log: LaunchLog) -> None:
         """Rows to be written with the next flush; may be called in any thread."""
-        if self._spool is not None and len(log):
-            self._logs.append(log)
-
-    def _new_spool(self, kind: str) -> Spool:
-        assert self.directory is not None
-        return Spool(self.directory, kind, fsync=self.plan.fsync, lock=get_original("threading", "Lock")())
+        if self._run is not None and len(log):
+            self._run.logs.append(log)
 
     def add_table(self, kind: str, table: Any, rows: int) -> None:
         """Rows of ``sessions`` or ``health`` to be written with the next flush but a few."""
-        if rows and kind in self._side:
-            self._tables.append((kind, table))
+        if rows and self._run is not None:
+            self._run.tables.append((kind, table))
 
     def add_packed(self, block: bytes, rows: int) -> None:
         """A packed block to be written as it is with the next flush."""
-        if self._spool is not None:
-            self._spool.add(block, rows)
+        if self._run is not None:
+            self._run.launches.add(block, rows)
 
     def flush(self) -> None:
         """Write what was handed over now; may be called in any thread."""
-        if self._spool is not None:
-            self._flush(self._spool, self._side, False)
+        if self._run is not None:
+            self._run.flush(self._info())
 
     def close(self) -> None:
         """The run is over: write what is left and merge it into one file."""
-        self._close_in_thread()
-        self._spool, self._side = None, {}
         self._greenlet.kill()
-
-    def _close_in_thread(self) -> None:
-        if self._spool is not None:
-            gevent.get_hub().threadpool.apply(self._flush, (self._spool, self._side, True))
+        if self._run is not None and not self._run.closed:
+            self._close(self._run, self._info())
             self._tell()
+        self._closing.join()
 
-    def _run(self) -> None:
+    @staticmethod
+    def _close(run: _Run, info: dict[str, Any]) -> None:
+        gevent.get_hub().threadpool.apply(run.close, (info,))
+
+    def _flush_often(self) -> None:
         while True:
             gevent.sleep(FLUSH_S)
             try:
-                if self._spool is not None:
-                    gevent.get_hub().threadpool.apply(self._flush, (self._spool, self._side, False))
+                if self._run is not None:
+                    gevent.get_hub().threadpool.apply(self._run.flush, (self._info(),))
                     self._tell()
             except Exception:
                 logger.exception("the recording could not be written for a moment; the load goes on")
@@ -145,28 +148,53 @@ class RunFiles:
             logger.warning("The recording in %s is written again.", self.directory)
         self._told = problem
 
-    def _flush(self, spool: Spool, side: dict[str, Spool], is_last: bool) -> None:
-        """Called in a native thread."""
-        with self._writing:
-            self._flush_side(side, is_last)
-            logs, self._logs = self._logs, []
-            if logs:
-                log = LaunchLog.concat(logs)
-                spool.add(pack(log), len(log))
-            spool.flush()
-            if spool.written_rows and not spool.problem:
-                self._describe(spool)
-            if is_last:
-                spool.close()
 
-    def _flush_side(self, side: dict[str, Spool], is_last: bool) -> None:
+class _Run:
+    """The files of one run. ``flush`` and ``close`` are for native threads; ``logs`` and ``tables`` wait for them."""
+
+    def __init__(self, directory: Path, said: dict[str, Any], *, fsync: bool) -> None:
+        self.directory = directory
+        self.closed = False
+        self.logs: list[LaunchLog] = []
+        self.tables: list[tuple[str, Any]] = []
+        self._said = said
+        native = get_original("threading", "Lock")
+        self.launches, *side = (Spool(directory, kind, fsync=fsync, lock=native()) for kind in KINDS)
+        self._side = dict(zip(KINDS[1:], side, strict=True))
+        self._writing = native()  # the end of a run may meet a flush that is under way
+
+    def flush(self, info: dict[str, Any]) -> None:
+        """Write what is there; ``info`` is what else ``run.json`` says."""
+        with self._writing:
+            if not self.closed:
+                self._write(info, False)
+
+    def close(self, info: dict[str, Any]) -> None:
+        """Write what is left and merge the files of each kind into one."""
+        with self._writing:
+            if not self.closed:
+                self._write(info, True)
+                self.launches.close()
+                self.closed = True
+
+    def _write(self, info: dict[str, Any], is_last: bool) -> None:
+        self._write_side(is_last)
+        logs, self.logs = self.logs, []
+        if logs:
+            log = LaunchLog.concat(logs)
+            self.launches.add(pack(log), len(log))
+        self.launches.flush()
+        if self.launches.written_rows and not self.launches.problem:
+            self._describe(info)
+
+    def _write_side(self, is_last: bool) -> None:
         # a few rows a second: they wait until a file is worth its while
-        if not is_last and len(self._tables) < SIDE_BATCH:
+        if not is_last and len(self.tables) < SIDE_BATCH:
             return
         import pyarrow as pa
 
-        tables, self._tables = self._tables, []
-        for kind, spool in side.items():
+        tables, self.tables = self.tables, []
+        for kind, spool in self._side.items():
             mine = [table for of_kind, table in tables if of_kind == kind]
             if mine:
                 joined = pa.concat_tables(mine).unify_dictionaries()
@@ -175,24 +203,18 @@ class RunFiles:
             if is_last:
                 spool.close()
 
-    def _describe(self, spool: Spool) -> None:
-        info = {
-            "format_version": FORMAT_VERSION,
-            "role": self.role,
-            "started": self._started,
-            "rows": spool.written_rows,
-            **self._info(),
-        }
+    def _describe(self, info: dict[str, Any]) -> None:
+        rows = {"format_version": FORMAT_VERSION, **self._said, "rows": self.launches.written_rows}
         try:
-            write_info(spool.directory, info)
+            write_info(self.directory, {**rows, **info})
         except OSError as error:
-            spool.problem = f"The recording in {spool.directory} cannot be written ({error.strerror})."
+            self.launches.problem = f"The recording in {self.directory} cannot be written ({error.strerror})."
 
 
-def _unused(path: Path) -> Path:
+def _unused(path: Path, taken: Path | None) -> Path:
     """The path, or with a number where a run of the same second has it."""
     candidate, number = path, 2
-    while candidate.exists():
+    while candidate.exists() or candidate == taken:
         candidate = path.with_name(f"{path.name}-{number}")
         number += 1
     return candidate

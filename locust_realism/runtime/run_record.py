@@ -179,9 +179,8 @@ class Recording:
     def _append(self, batch: Batch, before_reset: bool, generation: int) -> None:
         assert self.record is not None
         log = batch.build()
-        self.record.append(log, before_reset=before_reset, generation=generation)
-        if self.files is not None and generation == self.record.generation:
-            self.files.add(log)
+        to_disk = None if self.files is None else self.files.add
+        self.record.append(log, before_reset=before_reset, generation=generation, to_disk=to_disk)
 
     def _forget(self, **_: Any) -> None:
         """A new run starts (Locust has just cleared its own statistics)."""
@@ -197,7 +196,7 @@ class Recording:
         elif self.record is not None:
             self.record.clear()
         if self.files is not None:
-            self.files.start_run()
+            self.files.start_run()  # after the record is cleared: no row of the last run comes from now on
         self.held_us = (None, None)  # after the files of the last run have taken it
         if self.side is not None:
             self.side.start_run()

@@ -289,9 +289,8 @@ class BlockReceiver:
 
     def _store(self, block: dict[str, Any], worker: int, generation: int) -> None:
         rows = with_worker(unpack(block["data"]), worker)
-        self.record.append(rows, before_reset=bool(block["before_reset"]), generation=generation)
-        if self._on_rows is not None and generation == self.record.generation:
-            self._on_rows(rows)
+        before = bool(block["before_reset"])
+        self.record.append(rows, before_reset=before, generation=generation, to_disk=self._on_rows)
 
 
 def with_worker(log: LaunchLog, worker: int) -> LaunchLog:

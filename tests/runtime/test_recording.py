@@ -267,9 +267,9 @@ def test_every_kind_of_client_gives_the_record_that_the_server_saw(
     log = recording.launches()
     eventually(lambda: len(arrivals) >= len(log))
     balance = recording.balance()
-    # Locust may kill a user whose wait has just ended: then the last request is cut, which an own client cannot tell
-    missing = len(arrivals) - len(log); print("DBG", len(arrivals), len(log), balance)
-    assert missing == balance["cut"] if base is not User else missing in (0, 1)
+    # Locust may kill a user whose wait has just ended: then the last request is cut, on its way or before it is out
+    missing = len(arrivals) - len(log)
+    assert 0 <= missing <= (1 if base is User else balance["cut"]) <= 1
     assert len(log) == counts(environment)[0] >= 5
     assert [log.labels[k] for k in set(log.label.tolist())] == [("GET", "/page")]
     assert {log.outcomes[k] for k in log.outcome} == {(False, 200, "")}
