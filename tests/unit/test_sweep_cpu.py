@@ -19,11 +19,9 @@ BUSY = (
 
 def measured(tmp_path: Path, code: str) -> tuple[dict[str, float | None], float]:
     """Cores of each side from start to end of a program, and how long it took."""
+    command, output = [sys.executable, "-c", code], tmp_path / "out"
     began = time.time()
-    with (
-        guarded([sys.executable, "-c", code], tmp_path, tmp_path / "out", ()) as process,
-        CpuMeter(process.pid) as meter,
-    ):
+    with guarded(command, tmp_path, output, ()) as process, CpuMeter(process.pid) as meter:
         assert process.wait(60) == 0, output.read_text()
         ended = time.time()
     return meter.shares(began, ended - PERIOD_S), ended - began - PERIOD_S
