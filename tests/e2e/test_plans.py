@@ -79,14 +79,15 @@ def owncloud(cells: Cells, rows: list[dict[str, Any]]) -> None:
 
 
 def diurnal(cells: Cells, rows: list[dict[str, Any]]) -> None:
-    """The day has worse tails than the constant load of the same mean, and follows its plan."""
-    day = next(cell for place, cell in cells.items() if place[0] == "a day")
-    constant = next(cell for place, cell in cells.items() if place[0] == "constant")
-    assert day["p99_ms"] > constant["p99_ms"]
+    """The rate follows its plan; at night the cache is cold, which the constant load of the same mean never shows."""
     row = next(row for row in rows if row["variant"] == "a day")
+    constant = next(cell for place, cell in cells.items() if place[0] == "constant")
+    segments = summary_of(row)["steady_state"]["segments"]
+    night = min(segments, key=lambda segment: segment["n"] / segment["duration_s"])
+    assert night["p50_ms"] > 1.5 * constant["p50_ms"]
     time_ = summary_of(row)["charts"]["over_time"]
-    rate, planned = (np.array(time_[key], dtype=float) for key in ("rate", "planned"))
-    assert np.corrcoef(rate, planned)[0, 1] > 0.95
+    rate, planned = (np.array(time_[key], dtype=float) for key in ("rate", "planned_rate"))
+    assert np.corrcoef(rate, planned)[0, 1] > 0.9
     assert rate.sum() == pytest.approx(planned.sum(), rel=0.1)
 
 

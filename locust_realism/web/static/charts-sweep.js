@@ -128,9 +128,9 @@ export function groupsChart(groups) {
 export function overTimeChart(time, what) {
   return (/** @type {import("./theme.js").Theme} */ theme) => {
     const { t_s: t } = time;
-    const keys = what === "rate" ? [["Launched", "rate", theme.accent], ["Planned", "planned", theme.muted], ["Users", "users", theme.blue]]
+    const keys = what === "rate" ? [["Launched", "rate", theme.accent], ["Planned", "planned_rate", theme.muted], ["Users", "users", theme.blue]]
       : [["p50", "p50_ms", theme.accent], ["p95", "p95_ms", theme.orange], ["p99", "p99_ms", theme.red]];
-    const known = keys.filter(([, key]) => time[key]?.some(isNumber) && !(key === "users" && time.planned));
+    const known = keys.filter(([, key]) => time[key]?.some(isNumber) && !(key === "users" && time.planned_rate?.some(isNumber)));
     const option = baseOption(theme, {
       x: timeAxis(t), y: { type: "value", name: what === "rate" ? "per second" : "ms", min: 0 }, unit: (value) => formatNumber(value), head: formatClock,
       series: known.map(([name, key, color]) => lineSeries(name, t, time[key], color)),

@@ -204,8 +204,17 @@ function overTime(context, data) {
       chart.update(overTimeChart(run.value, /** @type {any} */ (what)));
       return chart.root;
     });
-    return h("div", { class: "lr-grid" }, rate, times);
+    return h("div", {}, h("div", { class: "lr-grid" }, rate, times), segments(context, run.name, data.segments[i]?.value));
   }));
+}
+
+/** Equal parts of a run: what a figure of the whole hides. @param {any} context @param {string} name @param {any[]} rows */
+function segments(context, name, rows) {
+  const table = createTable(context, { caption: `Equal parts of the run, ${name}`, rowKey: (row) => String(row.start_s), columns: [
+    { key: "start_s", title: "From", unit: "s", digits: 0 }, { key: "n", title: "Requests" }, { key: "rate", title: "Throughput", unit: "/s" }, { key: "mean_ms", title: "Mean", unit: "ms" },
+    ...["p50", "p90", "p95", "p99"].map((key) => ({ key: `${key}_ms`, title: key, unit: "ms" })) ] });
+  table.update((rows ?? []).map((row) => ({ ...row, rate: row.rate ?? row.n / row.duration_s })));
+  return rows?.length ? table.root : null;
 }
 
 /** @param {any} context @param {any} data */
