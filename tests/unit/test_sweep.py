@@ -240,3 +240,17 @@ def test_progress_tells_what_is_left(plan: Plan) -> None:
     assert "2 of 5 runs are done already" in stream.getvalue()
     assert (progress.done, progress.ahead) == (3, [20.0, 30.0])
     assert progress.overhead_s < 1, "measured, no longer guessed"
+
+
+def test_of_a_failed_locust_the_last_error_is_told_and_not_its_tables(tmp_path: Path) -> None:
+    from locust_realism.experiments.process import _last_lines
+
+    log = tmp_path / "locust.txt"
+    table = "\n".join(f"GET page {number}" for number in range(50))
+    log.write_text(
+        f"[12:00] vm/INFO/locust.main: Starting\n[12:01] vm/ERROR/locust.event: no disk\nTraceback\n{table}\n"
+    )
+    assert _last_lines(log).splitlines()[0] == "  Traceback"
+    log.write_text(table)
+    assert _last_lines(log).splitlines()[-1] == "  GET page 49"
+    assert _last_lines(tmp_path / "none.txt") == ""
