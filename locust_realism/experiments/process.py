@@ -210,13 +210,19 @@ def _tail(folder: Path) -> str:
     return _last_lines(folder / "locust.txt")
 
 
-def _last_lines(path: Path, lines: int = 8) -> str:
-    with contextlib.suppress(OSError), path.open("rb") as stream:
-        return "\n".join("  " + line for line in _end_of(stream).splitlines()[-lines:])
-    return ""
+def _last_lines(path: Path, most: int = 12) -> str:
+    """The last error that was logged with what follows it, else the last lines; indented."""
+    try:
+        with path.open("rb") as stream:
+            lines = _end_of(stream).splitlines()
+    except OSError:
+        return ""
+    errors = [number for number, line in enumerate(lines) if "/ERROR/" in line or line.startswith("Traceback")]
+    told = lines[errors[-1] :][:most] if errors else lines[-most:]
+    return "\n".join("  " + line for line in told)
 
 
-def _end_of(stream: BinaryIO, size: int = 8192) -> str:
+def _end_of(stream: BinaryIO, size: int = 65536) -> str:
     stream.seek(0, os.SEEK_END)
     stream.seek(max(0, stream.tell() - size))
     return stream.read().decode("utf-8", "replace")
