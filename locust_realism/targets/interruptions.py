@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from ..workload.checks import positive
 
 _ROUNDING = 1e-9
-"""What ends with a period must not be put off to the next by the last digit."""
+"""What ends as a stall or a pause begins must not be put off beyond it by the last digit."""
 
 
 @dataclass(frozen=True)
@@ -87,7 +87,7 @@ class WorkClock:
     def wall(self, work: float) -> float:
         """The first moment at which so much work is done, as far as is known now; not for what is long past."""
         at = work + self._lost
-        if at > self._pause_begins:
+        if at > self._pause_begins + _ROUNDING:
             at += self._pause_ends - self._pause_begins
         return at if self._stalls is None else self._stalls.wall(at)
 
