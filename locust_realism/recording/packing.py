@@ -97,7 +97,7 @@ def from_table(table: pa.Table) -> LaunchLog:
     labels = tuple(Label(methods[m], names[k]) for m, k in used.tolist())
     messages, message = text_codes(table, "message")
     failed = integers(table, "failed", np.int32, 0)
-    statuses, status = np.unique(integers(table, "status", np.int32, MISSING), return_inverse=True)
+    statuses, status = _distinct(integers(table, "status", np.int32, MISSING))
     rows["outcome"], used = combine([(failed, 2), (status, len(statuses)), (message, len(messages))])
     outcomes = tuple(Outcome(bool(f), int(statuses[s]), messages[m]) for f, s, m in used.tolist())
     return LaunchLog(**rows, labels=labels, outcomes=outcomes)
@@ -233,6 +233,16 @@ def integers(table: pa.Table, name: str, dtype: Any, absent: int) -> NDArray[Any
     if column.null_count:
         column = column.fill_null(absent)
     return to_numpy(column).astype(dtype, copy=False)
+
+
+def _distinct(values: NDArray[Any]) -> tuple[NDArray[Any], NDArray[np.int64]]:
+    """As ``np.unique(values, return_inverse=True)``, without a sort where the values are close together."""
+    low = int(values.min(initial=0))
+    if int(values.max(initial=0)) - low > 1 << 16:
+        found, inverse = np.unique(values, return_inverse=True)
+        return found, inverse
+    present = np.bincount(values - low) > 0
+    return np.flatnonzero(present) + low, (np.cumsum(present) - 1)[values - low]
 
 
 def text_codes(table: pa.Table, name: str) -> tuple[list[str], NDArray[np.int64]]:

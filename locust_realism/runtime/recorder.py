@@ -10,6 +10,7 @@ from __future__ import annotations
 import logging
 from array import array
 from collections.abc import Callable
+from struct import Struct
 from time import perf_counter
 from typing import Any, Protocol
 
@@ -36,6 +37,8 @@ NAN = float("nan")
 COLUMNS = 9
 """Doubles a row: start (wall, s), reported (monotonic, s), response (ms), bytes, label, outcome, slot, planned
 (monotonic, s), first byte (ms); NaN where unknown. A double holds integers and the epoch in microseconds exactly."""
+
+_ROW = Struct(f"{COLUMNS}d")
 
 
 class UserSession(Protocol):
@@ -91,7 +94,8 @@ class Recorder:
     def _make_listener(self) -> Callable[..., None]:
         # everything that the hot path needs is a local of this closure: each attribute lookup saved is 20 ns
         rows, labels, succeeded = self._rows, self._labels, self._succeeded
-        extend, session_of, now = rows.extend, self._session_of, perf_counter
+        # packed first: array.extend would take three times as long, and stop in the middle of a row that it cannot take
+        add, packed, session_of, now = rows.frombytes, _ROW.pack, self._session_of, perf_counter
         add_label, add_success, add_failure, failed = self._label, self._success, self._failure, self._dropped
         measures = _measures_first_byte
 
@@ -103,6 +107,8 @@ class Recorder:
             response: Any = None,
             exception: Any = None,
             start_time: float | None = None,
+            url: Any = None,
+            context: Any = None,
             **_: Any,
         ) -> None:
             try:
@@ -131,8 +137,8 @@ class Recorder:
                     slot = session.slot
                     if session.planned is not None:
                         planned, session.planned = session.planned, None
-                extend(
-                    (
+                add(
+                    packed(
                         NAN if start_time is None else start_time,
                         reported,
                         NAN if response_time is None else response_time,
@@ -145,7 +151,6 @@ class Recorder:
                     )
                 )
             except Exception as error:  # noqa: BLE001 - a recorder must never stop the load
-                del rows[len(rows) // COLUMNS * COLUMNS :]
                 failed(error)
 
         return on_request
