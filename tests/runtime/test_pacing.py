@@ -181,8 +181,8 @@ def test_a_session_that_is_over_leaves_the_queue() -> None:
     with running(Visitor, 4) as environment:
         ends = time.perf_counter() + 0.2
         late = Visitor(environment)
-        late.__dict__["_realism_prepare"] = lambda session: setattr(session, "ends_at", ends)
         greenlet = late.start(environment.runner.user_greenlets)
+        session_of(late).ends_at = ends  # type: ignore[union-attr]
         gone = eventually(lambda: greenlet.dead and time.perf_counter())
         assert 0 <= gone - ends < 1.0
         assert Visitor.launches == []
