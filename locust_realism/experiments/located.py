@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import difflib
 import math
+import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -109,8 +110,6 @@ def read_seconds(text: str) -> float | None:
     >>> read_seconds("5ms"), read_seconds("1h30m"), read_seconds("soon")
     (0.005, 5400.0, None)
     """
-    import re
-
     if re.fullmatch(r"\d+(\.\d+)?", text.strip()):
         return float(text)
     parts = re.findall(r"(\d+(?:\.\d+)?)(ms|min|s|m|h|d)", text)

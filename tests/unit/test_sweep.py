@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import fcntl
+import functools
 import io
 import itertools
 import json
@@ -50,15 +51,15 @@ class Silent:
         self.failures.append(reason)
 
 
-def made(plan: Plan, cell: Cell, *, per_user: float = 2.0) -> Outcome:
-    """The outcome of a run of M/G/infinity: ``users`` of them, exponential response times of users milliseconds."""
-    rng = np.random.default_rng(cell.run_seed + 1000 * cell.users)
-    n = 400 * cell.users
-    launches = np.cumsum(rng.exponential(1e6 / (per_user * cell.users), n)).astype(np.int64)
+@functools.cache
+def made(users: int, seed: int) -> Outcome:
+    """The outcome of a run: two launches a second and user, exponential response times of ``users`` milliseconds."""
+    rng = np.random.default_rng(seed + 1000 * users)
+    n = 400 * users
+    launches = np.cumsum(rng.exponential(1e6 / (2 * users), n)).astype(np.int64)
     log = LaunchLog.build(
-        launches, rng.exponential(1e3 * cell.users, n), names="home", methods="GET",
-        slot=np.arange(n) % cell.users, users=cell.users,
-    )  # fmt: skip
+        launches, rng.exponential(1e3 * users, n), names="home", methods="GET", slot=np.arange(n) % users, users=users
+    )
     return Outcome(summarize(log), log, {"generator": 0.2, "server": None, "machine": 0.5}, 1.7e9)
 
 
@@ -78,7 +79,7 @@ class Fake:
             self.times -= 1
             raise RunError("the server was not there")
         self.ran.append(cell.key)
-        return made(plan, cell)
+        return made(cell.users, cell.run_seed)
 
 
 @pytest.fixture
@@ -140,7 +141,7 @@ def test_two_sweeps_never_share_a_directory(plan: Plan, tmp_path: Path, monkeypa
 def test_a_row_says_what_was_measured(plan: Plan, tmp_path: Path) -> None:
     row = sweep(plan, tmp_path, Silent(), run=Fake()).rows[0]
     cell = plan.cells()[0]
-    log = made(plan, cell).log
+    log = made(cell.users, cell.run_seed).log
     assert (row["users"], row["n"], row["failures"], row["server_cpu"]) == (cell.users, len(log), 0, None)
     assert row["p90_ms"] == np.sort(log.response_us)[int(np.ceil(0.9 * len(log))) - 1] / 1e3
     assert row["p90_ms_low"] < row["p90_ms"] < row["p90_ms_high"]
@@ -253,3 +254,50 @@ def test_of_a_failed_locust_the_last_error_is_told_and_not_its_tables(tmp_path: 
     log.write_text(table)
     assert _last_lines(log).splitlines()[-1] == "  GET page 49"
     assert _last_lines(tmp_path / "none.txt") == ""
+
+
+def test_ctrl_c_leaves_a_page_of_what_is_done_and_status_130(
+    plan: Plan, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    from locust_realism.cli import main
+    from locust_realism.cli import sweep as command
+
+    monkeypatch.setattr(command.signal, "signal", lambda *_: None)
+    monkeypatch.setattr(command, "sweep", lambda *given: sweep(*given, run=Fake(die_at=2)))
+    words = ["sweep", "-f", __file__, "--users", "4,8", "--repetitions", "3", "--steady", "1s", "--warm-up", "0"]
+    assert main([*words, "-o", str(tmp_path)]) == 130
+    told = capsys.readouterr()
+    assert "2 of 6 runs done" in told.out
+    assert "4 to go: the same command goes on with them" in told.err
+    assert "4 of 6 runs are not done" not in (tmp_path / "index.html").read_text(), "that is for the renderer to say"
+    assert '"runs_done":2' in (tmp_path / "index.html").read_text()
+    monkeypatch.setattr(command, "sweep", lambda *given: sweep(*given, run=Fake(fail="8")))
+    assert main([*words, "-o", str(tmp_path)]) == 1
+    assert main([*words, "-o", str(tmp_path), "--page"]) == 0
+    assert main([*words, "-o", str(tmp_path / "empty"), "--page"]) == 2
+    assert main([*words, "--list"]) == 0
+    assert "6 runs, about 36 s" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (["--full"], "--full takes the article's own length from a PLAN"),
+        (["-f", "none.py", "--users", "2"], "option --scenario: scenario is"),
+        (["-f", __file__], "users is missing"),
+        (["-f", __file__, "--users", "2", "--option", "wide"], "must be NAME=VALUE"),
+        (["-f", __file__, "--users", "2", "--think-time", "1s,soon"], "option --think-time: think_time[1] is 'soon'"),
+        (
+            ["-f", __file__, "--users", "2", "--seeds", "1,x"],
+            "option --seeds: seeds[1] is 'x', expected a whole number",
+        ),
+        (["none.yaml"], "cannot read none.yaml"),
+    ],
+)
+def test_wrong_usage_is_status_2_with_a_sentence(
+    words: list[str], said: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    from locust_realism.cli import main
+
+    assert main(["sweep", *words]) == 2
+    assert said in capsys.readouterr().err
