@@ -12,6 +12,7 @@ from typing import Any, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
+from locust_realism.analysis.responses import answered
 from locust_realism.recording.launches import MISSING, LaunchLog
 
 MAX_BINS = 240
@@ -71,10 +72,11 @@ def chart_data(log: LaunchLog, *, origin_us: int | None = None, planned: Planned
     }
     keys: dict[str, list[dict[str, Any]]] = {"as_locust": [], "interlaunch": [], "response": []}
     for who, rows in pieces:
-        times = np.sort(ordered.response_us[rows])
-        keys["as_locust"].append(who | as_locust_shows(times))
+        times = answered(np.sort(ordered.response_us[rows]))
         keys["interlaunch"].append(who | gap_histogram(ordered.launch_us[rows]))
-        keys["response"].append(who | response_curves(times))
+        if len(times):
+            keys["as_locust"].append(who | as_locust_shows(times))
+            keys["response"].append(who | response_curves(times))
     return curves | keys
 
 
@@ -100,7 +102,7 @@ def over_time(log: LaunchLog, *, origin_us: int, planned: Planned | None = None)
         columns["failures"].append(int(failed[b] - failed[a]) / width)
         columns["cov"].append(_cov(launches[a:b]))
         columns["users"].append(_mean_known(log.users[a:b]))
-        times = np.sort(log.response_us[a:b])
+        times = answered(np.sort(log.response_us[a:b]))
         for key, share in (("p50_ms", 50), ("p95_ms", 95), ("p99_ms", 99)):
             columns[key].append(float(times[-(-len(times) * share // 100) - 1]) / 1e3 if len(times) else None)
     columns["width_s"], columns["end_s"] = [width], [last]

@@ -18,7 +18,7 @@ import numpy as np
 from locust_realism.analysis.intervals import AGGREGATED, TABLE_QUANTILES, Row, gap_row
 from locust_realism.analysis.jsonable import to_json_safe
 from locust_realism.analysis.percentiles import QUANTILES, Quantile, interval_ranks, percentile_rank
-from locust_realism.analysis.responses import percentile_intervals, stats_row
+from locust_realism.analysis.responses import ordered_stats, percentile_intervals, stats_row
 from locust_realism.analysis.settings import AnalysisSettings
 from locust_realism.analysis.window import window_figures
 from locust_realism.recording.launches import Int64, Label
@@ -136,7 +136,8 @@ class _Whole:
                     selection.want(group, *_ranks(n, quantiles, settings.percentile_rule, confidence))
         while sum(selection.begin() for selection, *_ in every):  # each must begin
             for _, piece in self.pieces():
-                self.response.refine(piece.name, piece.rows.response_us)
+                known = piece.rows.response_us >= 0
+                self.response.refine(piece.name[known], piece.rows.response_us[known])
                 self.size.refine(piece.name, piece.rows.size_bytes)
                 self.name_gaps.refine(piece.gap_names, piece.name_gaps)
                 self.gaps.refine(0, piece.gaps)
@@ -149,7 +150,8 @@ class _Whole:
 
     def _count(self, at: int, piece: _Piece) -> None:
         rows, launch = piece.rows, piece.rows.launch_us
-        self.response.count(piece.name, rows.response_us)
+        known = rows.response_us >= 0  # what is below stands for a client that gave none
+        self.response.count(piece.name[known], rows.response_us[known])
         self.size.count(piece.name, rows.size_bytes)
         self.name_gaps.count(piece.gap_names, piece.name_gaps)
         self.gaps.count(0, piece.gaps)
@@ -163,7 +165,7 @@ class _Whole:
 
     def tables(self, settings: AnalysisSettings) -> Document:
         """The tables, rows in order of name and method, the aggregated one last."""
-        names = [group for group in range(len(self.labels)) if self.response.n(group)]
+        names = [group for group in range(len(self.labels)) if self.size.n(group)]
         names.sort(key=lambda group: (self.labels[group].name, self.labels[group].method))
         span = (self.last_us - self.first_us) / 1e6
         response, size, launches = [], [], []
@@ -182,7 +184,11 @@ class _Whole:
 
     def _response_row(self, group: int, failed: int, span_s: float, settings: AnalysisSettings) -> Row:
         ordered = _Ordered(self.response, group)
-        row: Row = {"n": len(ordered), "failures": failed, "rate": len(ordered) / span_s if span_s else math.nan}
+        n = self.size.n(group)
+        row: Row = {"n": n, "failures": failed, "rate": n / span_s if span_s else math.nan}
+        if not len(ordered):
+            nothing = np.zeros(0, dtype=np.int64)
+            return row | ordered_stats(nothing, 1e3, "_ms", settings) | percentile_intervals(nothing, settings)
         row |= stats_row(ordered, ordered.mean, ordered.cov, 1e3, "_ms", settings)
         return row | percentile_intervals(ordered, settings)
 

@@ -59,6 +59,8 @@ def percentile_intervals(ordered: Ascending, settings: AnalysisSettings) -> Row:
 def response_table(log: LaunchLog, settings: AnalysisSettings | None = None) -> list[Row]:
     """Response times in milliseconds by name and method, aggregated last; failures are included and counted.
 
+    Requests whose client gave no response time (or a negative one) are counted and have no part in the figures.
+
     The rate is launches divided by the time from the first launch to the last of all names, so that the rows add up.
 
     >>> log = LaunchLog.build([0, 500_000, 1_000_000], [2000, 4000, 9000], names=["a", "b", "a"], failed=[0, 0, 1])
@@ -74,7 +76,8 @@ def response_table(log: LaunchLog, settings: AnalysisSettings | None = None) -> 
     def row(label: str, method: str, ordered: NDArray[Any], failed: int) -> Row:
         head = {"label": label, "method": method, "n": len(ordered), "failures": failed}
         rate = {"rate": len(ordered) / span if span else math.nan}
-        return head | rate | ordered_stats(ordered, 1e3, "_ms", settings) | percentile_intervals(ordered, settings)
+        known = answered(ordered)
+        return head | rate | ordered_stats(known, 1e3, "_ms", settings) | percentile_intervals(known, settings)
 
     grouped = order_by_group(log.response_us, log.label, len(log.labels))
     rows = [
@@ -82,6 +85,11 @@ def response_table(log: LaunchLog, settings: AnalysisSettings | None = None) -> 
         for code in busiest_labels(log, settings.max_names)
     ]
     return [*rows, row(AGGREGATED, "", all_ordered(log.response_us, grouped), int(failures.sum()))]
+
+
+def answered(ordered: NDArray[Any]) -> NDArray[Any]:
+    """The response times that are known, of ascending ones: what is below zero stands for none."""
+    return ordered[int(np.searchsorted(ordered, 0)) :]
 
 
 def bytes_table(log: LaunchLog, settings: AnalysisSettings | None = None) -> list[Row]:

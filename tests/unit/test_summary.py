@@ -212,3 +212,16 @@ def test_nothing_is_judged_while_users_are_started():
     assert document["launches"][-1]["n"] == 599
     late = summarize(log, facts=Facts(held_us=(60_000_000, None)))
     assert late["window"]["sentence"].endswith("no request was launched while all users were running.")
+
+
+def test_a_client_that_gives_no_response_time_counts_and_changes_no_figure():
+    response = [-1, 4000, -1, 2000, -3000, 6000, -1]
+    log = LaunchLog.build(np.arange(7) * 1000, response, names=["a", "a", "a", "a", "a", "a", "none"])
+    document = summarize(log)
+    row, nothing, total = document["response_times"]
+    assert (row["n"], row["p50_ms"], row["min_ms"], row["mean_ms"]) == (6, 4.0, 2.0, 4.0)
+    assert (nothing["n"], nothing["p50_ms"], nothing["max_ms"]) == (1, None, None)
+    assert (total["n"], total["min_ms"], total["p50_interval_ms"]) == (7, 2.0, None)
+    assert {curve["label"] for curve in document["charts"]["response"]} == {"a", "Aggregated"}
+    assert document["charts"]["over_time"]["p50_ms"] == [4.0]
+    assert document["launches"][-1]["launches"] == 7
