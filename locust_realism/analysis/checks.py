@@ -75,7 +75,7 @@ def launch_cov(e: Evidence, b: VerdictBounds) -> Finding:
     g = e.gaps
     if g.n < b.min_gaps or not math.isfinite(g.cov):
         return too_few(g.n, b.min_gaps, "gaps between launches")
-    low, high = _reference_cov(e)
+    low, high = reference_cov(e)
     effect = max(low - g.cov, g.cov - high, 0.0)
     status = grade(effect, b.cov_amber, b.cov_red, b.standard_errors * high / math.sqrt(g.n))
     how = {"planned": "after rescaling by the planned rate", "windowed": "within windows of nearly constant rate"}[
@@ -95,7 +95,7 @@ def launch_cov(e: Evidence, b: VerdictBounds) -> Finding:
     return Finding(status, g.cov, [low - b.cov_amber, high + b.cov_amber], seen, meaning, advice)
 
 
-def _reference_cov(e: Evidence) -> tuple[float, float]:
+def reference_cov(e: Evidence) -> tuple[float, float]:
     """CoV of independent users: 1, up to more for a varying population or several requests a task of unknown users."""
     # The number of users varies: sqrt(1 + 2 / n) where it stays as it is over many gaps, 1 where it hardly lasts one.
     high = 1.0

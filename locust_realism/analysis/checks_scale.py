@@ -14,6 +14,7 @@ from locust_realism.analysis.checks import (
     THINK,
     Finding,
     grade,
+    reference_cov,
     seconds,
     too_few,
 )
@@ -77,20 +78,25 @@ def group_size(e: Evidence, b: VerdictBounds) -> Finding:
         return Finding(NO_DATA, None, None, "The log does not say which user launched which request.")
     users = int(rows[-1]["users"])
     size = None
+    high = reference_cov(e)[1]  # of all users of a population whose number varies
     for row in reversed(rows):
-        if abs(row["cov"] - 1) > max(b.group_cov, b.standard_errors / math.sqrt(row["n"])):
+        if _off(row["cov"], high) > max(b.group_cov, b.standard_errors * high / math.sqrt(row["n"])):
             break
         size = int(row["users"])
     meaning = f"Too few users, or think times too regular: the launches of few of them are not independent ({THINK})."
     advice = "Use more users with longer think times, or think times that vary more, such as the exponential."
     if size is None:
         seen = f"The CoV of the launches of all {users} users is {rows[-1]['cov']:.2f}: no group of them is near 1."
-        status = RED if abs(rows[-1]["cov"] - 1) > b.cov_red else AMBER
+        status = RED if _off(rows[-1]["cov"], high) > b.cov_red else AMBER
         return Finding(status, None, b.group_share_amber * users, seen, meaning, advice)
     seen = f"Groups of {size} users and more have a CoV within 1 +- {b.group_cov}; there are {users} users."
     bound = max(1.0, b.group_share_amber * users)
     status = GREEN if size <= bound else AMBER
     return Finding(status, float(size), bound, seen, meaning, advice)
+
+
+def _off(cov: float, high: float) -> float:
+    return max(1 - cov, cov - high, 0.0)
 
 
 def think_time(e: Evidence, b: VerdictBounds) -> Finding:

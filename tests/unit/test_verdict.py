@@ -412,3 +412,11 @@ def test_a_varying_population_may_raise_the_cov_but_need_not(population, high):
     assert found.bound == pytest.approx([0.95, high + 0.05], abs=0.01)
     assert CHECK[1](replace(gaps(cov=0.8), population=population), BOUNDS).status == RED
     assert CHECK[1](replace(gaps(cov=high + 0.2), population=population), BOUNDS).status == RED
+
+
+def test_groups_of_a_varying_population_may_have_its_cov():
+    rows = [{"users": k, "n": 5000, "cov": 1.14} for k in (1, 5, 20)]
+    varying = replace(SOUND, groups=rows, population=8.0)  # sqrt(1 + 2 / 8) = 1.12
+    assert CHECK[7](varying, BOUNDS).status == GREEN
+    assert CHECK[7](replace(varying, population=1e9), BOUNDS).status == RED
+    assert CHECK[7](replace(varying, groups=[row | {"cov": 0.8} for row in rows]), BOUNDS).status == RED
