@@ -76,6 +76,7 @@ class _Ending:
         self.environment = environment
         self.stopping = False
         self.ended: set[str] = set()
+        self.quitter: Any = None
 
     @property
     def runner(self) -> Any:
@@ -96,6 +97,8 @@ class _Ending:
 
     def quitting(self, **_: Any) -> None:
         """Stop the users of this process, or of all workers, before Locust quits."""
+        if not self._is_first_to_quit():
+            return
         with _patient():
             if self.stopping or self.runner.state == STATE_CLEANUP:
                 self._wait_for_stop()  # someone has begun: stopping twice would cut on_stop short
@@ -105,6 +108,21 @@ class _Ending:
                 self.runner.stop()
         if isinstance(self.runner, WorkerRunner):
             self._report()
+
+    def _is_first_to_quit(self) -> bool:
+        """Whether nobody else is about to end this process; waits for whom is.
+
+        After a SIGTERM Locust shuts down in the handler's greenlet and, when the runner has quit, in the main one, too:
+        the later one would print and write everything a second time.
+        """
+        me, other = gevent.getcurrent(), self.quitter
+        if other is None or other is me or getattr(other, "dead", True):
+            self.quitter = me
+            return True
+        deadline = time.monotonic() + self.environment.stop_timeout + PATIENCE
+        while not other.dead and time.monotonic() < deadline:
+            gevent.sleep(0.05)  # it ends the process
+        return False
 
     def _wait_for_stop(self) -> None:
         deadline = time.monotonic() + self.environment.stop_timeout + PATIENCE

@@ -157,6 +157,7 @@ def test_an_interrupted_run_deletes_its_users(
     assert made == deleted + swept
     assert made >= 4
     assert "Uncaught exception" not in log.read_text()
+    assert log.read_text().count("Launch pattern:") == 1, "the end of the run is told once"
 
 
 def test_what_a_killed_run_left_is_removed_and_nothing_of_others(tmp_path: Path) -> None:
