@@ -127,7 +127,8 @@ def read_log(
     wanted = RequestFilter(settings.no_static, settings.no_bots, settings.patterns())
     kinds = {path: access_logs.recognises(path) for path in paths}
     if len(set(kinds.values())) > 1:
-        raise ValueError(f"files must be all access logs or none, not {kinds!r}")
+        others = ", ".join(path.name for path, is_log in kinds.items() if not is_log)
+        raise ValueError(f"files must be all access logs or none: {others} is none")
     if all(kinds.values()):
         logs = [AccessLog(path) for path in paths]
         streams = [access_logs.read_blocks(log, labels, wanted, settings.visitor) for log in logs]
@@ -246,7 +247,12 @@ def _read_recordings(
     """Recordings of load tests, which the readers of ``recording.formats`` hold as a whole."""
     from locust_realism.recording.formats import open_launches
 
-    files = [open_launches(path) for path in paths]
+    files = []
+    for path in paths:
+        try:
+            files.append(open_launches(path))
+        except ValueError as error:
+            raise ValueError(f"{path} is no access log in the common or combined format, and {error}") from None
     streams = [_pieces(file.log, labels, wanted) for file in files]
     unit = 1e-3 if all((file.log.launch_us % 1000 == 0).all() for file in files) else 1e-6
     read = _consume(streams, settings, labels, wanted, [], lambda share: None, unit, files[0].format)
