@@ -21,9 +21,9 @@ from typing import Any
 from locust import HttpUser, MarkovTaskSet, events, transitions
 
 from locust_realism import Population, SineRate, diurnal_sine, install, lognormal
-from locust_realism.runtime.control import attach
 from locust_realism.runtime.embedded import embedded_target
 from locust_realism.runtime.options import Option, add_options, bounded
+from locust_realism.runtime.plan import connecting
 from locust_realism.runtime.preflight import preflight, reachable
 from locust_realism.runtime.think_time import think_time_options
 
@@ -51,7 +51,7 @@ class Visit(MarkovTaskSet):
     def search(self) -> None:
         self.client.get(f"/search?q={random.randint(1, 20)}", name="search")
 
-    @transitions({"add": 3, "product": 3, "catalogue": 3, "home": 1, "arrive": 2})
+    @transitions({"add": 6, "product": 6, "catalogue": 6, "upload": 1, "home": 2, "arrive": 4})
     def product(self) -> None:
         self.client.get(f"/product/{random.randint(0, 199)}", name="product")
 
@@ -115,13 +115,13 @@ def choose_load(environment: Any, **_: Any) -> None:
     """Who asks for pages, and when."""
     options = environment.parsed_options
     low, high, fast = options.shop_min_rate, options.shop_max_rate, options.shop_compression
-    if options.shop_load == "population":
-        arrivals = SineRate(low, high, DAY_S).compressed(fast)
-        Customer.population = Population(arrivals, session_duration=lognormal(options.shop_session, cov=1.2))
-        attach(environment)  # a population in a class body does this by itself, but the options are known only now
-    elif options.shop_load == "sine":
-        swinging = diurnal_sine(low, high, DAY_S, peak_at=options.shop_peak, compression=fast)
-        events.test_start.add_listener(lambda **_: setattr(Customer, "wait_time", swinging))
+    with connecting(environment):
+        if options.shop_load == "population":
+            arrivals = SineRate(low, high, DAY_S).compressed(fast)
+            Customer.population = Population(arrivals, session_duration=lognormal(options.shop_session, cov=1.2))
+        elif options.shop_load == "sine":
+            swinging = diurnal_sine(low, high, DAY_S, peak_at=options.shop_peak, compression=fast)
+            events.test_start.add_listener(lambda **_: setattr(Customer, "wait_time", swinging))
 
 
 install()

@@ -25,9 +25,9 @@ from locust.runners import WorkerRunner
 from locust.user.task import LOCUST_STATE_STOPPING
 
 from locust_realism import ConstantRate, Population, install, lognormal
-from locust_realism.runtime.control import attach
 from locust_realism.runtime.embedded import embedded_target
 from locust_realism.runtime.options import add_options
+from locust_realism.runtime.plan import connecting
 from locust_realism.runtime.preflight import preflight
 from locust_realism.runtime.runid import RunId
 from locust_realism.runtime.sample_pdf import sample_pdf
@@ -239,8 +239,8 @@ def people_who_come_and_go(environment: Any, **_: Any) -> None:
     options = environment.parsed_options
     if options.dav_arrivals is not None:
         stay = lognormal(options.dav_session, cov=1.2)
-        WebdavUser.population = Population(ConstantRate(options.dav_arrivals), session_duration=stay)
-        attach(environment)  # a population in a class body does this by itself, but the options are known only now
+        with connecting(environment):
+            WebdavUser.population = Population(ConstantRate(options.dav_arrivals), session_duration=stay)
 
 
 install()

@@ -34,6 +34,9 @@ def collect() -> None:
 
 
 def _attach(environment: Any, **_: Any) -> None:
+    if _REPORTED_KEY in environment.__dict__:
+        return
+    reports: dict[str, Any] = environment.__dict__.setdefault(_REPORTED_KEY, {})
     if isinstance(environment.runner, WorkerRunner):
 
         def add_counts(data: dict[str, Any], **_: Any) -> None:
@@ -43,7 +46,6 @@ def _attach(environment: Any, **_: Any) -> None:
 
         environment.events.report_to_master.add_listener(add_counts)
     elif isinstance(environment.runner, MasterRunner):
-        reports: dict[str, Any] = environment.__dict__.setdefault(_REPORTED_KEY, {})
 
         def keep(client_id: str, data: dict[str, Any], **_: Any) -> None:
             if _REPORT_KEY in data:

@@ -21,7 +21,8 @@ import logging
 import secrets
 import time
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
@@ -296,6 +297,7 @@ class _WorkerPlanner(Planner):
 
 _PLANNER_KEY = "_realism_planner"
 _declared: dict[str, Callable[[], Any]] = {}
+_parts: list[Callable[..., None]] = []
 
 
 def ensure_plan(environment: Any) -> Planner:
@@ -328,12 +330,31 @@ def declare(name: str, payload: Callable[[], Any]) -> None:
 
 
 def on_init(listener: Callable[..., None]) -> None:
-    """Add a listener to Locust's init event, once."""
+    """Add a listener to Locust's init event, once; it may be called again for the same Environment."""
     from locust import events
 
     init: Any = events.init
+    if listener not in _parts:
+        _parts.append(listener)
     if listener not in init._handlers:
         init.add_listener(listener)
+
+
+@contextmanager
+def connecting(environment: Any) -> Iterator[None]:
+    """Connect the waits and populations that are built in the block to an Environment whose init event is being told.
+
+    For those whose settings are options, which are known only then: what is built in a class body connects itself, but
+    a listener that is added while an event is told comes too late for it.
+
+        @events.init.add_listener
+        def choose_load(environment, **_):
+            with connecting(environment):
+                Visitor.wait_time = paced(ConstantRate(environment.parsed_options.rate))
+    """
+    yield
+    for listener in list(_parts):
+        listener(environment=environment)
 
 
 def ensure_plan_at_init(environment: Any, **_: Any) -> None:
