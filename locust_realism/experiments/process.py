@@ -89,7 +89,8 @@ def locust_command(plan: Plan, cell: Cell, folder: Path, host: str | None) -> li
     if host:
         words += ["--host", host]
     if variant.processes > 1:
-        words += ["--processes", variant.processes]
+        port = free_port()  # Locust's own may be another's
+        words += ["--processes", variant.processes, "--master-bind-port", port, "--master-port", port]
     if cell.think_time_s is not None:
         words += [plan.think_option, f"{cell.think_time_s:g}"]
     for name, value in variant.options:
@@ -149,9 +150,7 @@ def _server(
     if server is None:
         yield None, None
         return
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port = probe.getsockname()[1]
+    port = free_port()
     values = {"{port}": str(port), "{python}": sys.executable, "{folder}": str(folder)}
     words = [_filled(word, values) for word in server.command]
     output = folder / "server.txt"
@@ -159,6 +158,13 @@ def _server(
         url = f"http://127.0.0.1:{port}"
         _await_answer(url + server.path, process, output)
         yield url, process.pid
+
+
+def free_port() -> int:
+    """A TCP port of the loopback address that nobody listens on."""
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return int(probe.getsockname()[1])
 
 
 def _filled(word: str, values: dict[str, str]) -> str:
@@ -218,7 +224,9 @@ def _last_lines(path: Path, most: int = 12) -> str:
     except OSError:
         return ""
     errors = [number for number, line in enumerate(lines) if "/ERROR/" in line or line.startswith("Traceback")]
-    told = lines[errors[-1] :][:most] if errors else lines[-most:]
+    told = lines[errors[-1] if errors else -most :]
+    if len(told) > most:  # the last line of a traceback says what it was
+        told = [*told[: most // 2], "...", *told[-most // 2 :]]
     return "\n".join("  " + line for line in told)
 
 

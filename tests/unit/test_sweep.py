@@ -251,6 +251,8 @@ def test_of_a_failed_locust_the_last_error_is_told_and_not_its_tables(tmp_path: 
     head = "[12:00] vm/INFO/locust.main: Starting\n[12:01] vm/ERROR/locust.event: no disk\n"
     log.write_text(head + table)
     assert _last_lines(log).splitlines()[:2] == ["  [12:01] vm/ERROR/locust.event: no disk", "  GET page 0"]
+    assert _last_lines(log).splitlines()[-1] == "  GET page 49", "what a traceback ends with"
+    assert len(_last_lines(log).splitlines()) == 13
     log.write_text(table)
     assert _last_lines(log).splitlines()[-1] == "  GET page 49"
     assert _last_lines(tmp_path / "none.txt") == ""
