@@ -15,6 +15,7 @@ from locust_realism.analysis.evidence import Facts
 from locust_realism.analysis.intervals import in_launch_order
 from locust_realism.analysis.jsonable import to_json_safe
 from locust_realism.analysis.percentiles import RULES
+from locust_realism.analysis.recorded_facts import recorded_facts
 from locust_realism.analysis.settings import KINDS, RATE_CONVENTIONS, AnalysisSettings, WorkloadModel, parse_bounds
 from locust_realism.analysis.summary import summarize
 from locust_realism.analysis.thresholds import ThresholdResult, evaluate_thresholds
@@ -31,7 +32,6 @@ from locust_realism.cli.base import (
     terminal_width,
 )
 from locust_realism.recording.launches import LaunchLog
-from locust_realism.recording.spool import held_us
 from locust_realism.report.console import capacity_lines, group_lines, render_summary
 from locust_realism.report.text import paint, wants_color, wants_unicode
 from locust_realism.web.exports import summary_csv
@@ -81,8 +81,10 @@ def add_window_options(parser: argparse.ArgumentParser) -> None:
 
 
 def add_workload_options(parser: argparse.ArgumentParser) -> None:
-    """What the test was meant to do, which no file knows: read by :func:`facts_of`."""
-    group = parser.add_argument_group("workload", "what was planned, where it is known; sharpens the verdict")
+    """What the test was meant to do, which few files know: read by :func:`facts_of`."""
+    group = parser.add_argument_group(
+        "workload", "what was planned, where the file does not say so; sharpens the verdict"
+    )
     group.add_argument(
         "--workload",
         choices=KINDS[:2],
@@ -157,13 +159,16 @@ def configure(parser: argparse.ArgumentParser) -> None:
 def run(options: argparse.Namespace) -> int:
     """Analyse, print, and judge the thresholds."""
     settings = settings_of(options, group_sizes=options.groups, charts=bool(options.html or options.format == "json"))
-    gate, facts = given_thresholds(options), replace(facts_of(options), held_us=held_in(options.files))
+    gate, asked = given_thresholds(options), facts_of(options)
     progress = Progress()
     log = in_launch_order(load(options.files, progress), in_place=True)
+    facts = recorded_facts(options.files)
+    if asked != Facts():
+        facts = replace(facts, model=asked.model)
     source = {"files": [str(path) for path in options.files]}
     with progress.step("analysing"):
         try:
-            summary = summarize(log, settings=settings, facts=facts, source=source)
+            summary = summarize(log, settings=settings, facts=facts, source=source, run_start_us=facts.run_start_us)
         except ValueError as error:
             raise CommandError(str(error)) from None
     if not summary["window"].get("n"):
@@ -179,12 +184,6 @@ def run(options: argparse.Namespace) -> int:
     if results and (options.format != "table" or options.output):
         print_results(results, sys.stderr)
     return int(any(result.failed for result in results))
-
-
-def held_in(paths: Sequence[Path]) -> tuple[int | None, int | None] | None:
-    """When the whole load was held, as a recording among the files says; None where none does."""
-    found = [held_us(path) for path in paths if path.is_dir()]
-    return next((held for held in found if held is not None), None)
 
 
 def add_targets(summary: dict[str, Any], log: LaunchLog, options: argparse.Namespace, progress: Progress) -> None:

@@ -14,6 +14,7 @@ import locust
 from locust.env import Environment
 from locust.runners import WorkerRunner
 
+from locust_realism.analysis.recorded_facts import described
 from locust_realism.analysis.settings import AnalysisSettings, parse_bounds
 from locust_realism.report.console import render_summary
 from locust_realism.report.html import add_section, render_report
@@ -85,6 +86,11 @@ def _compose(environment: Environment, web_ui: Any, **_: Any) -> None:
     events: Any = environment.events
     events.test_start.add_listener(lambda **_: provider.run_starts())
     events.test_start.add_listener(lambda **_: generator.clear())
+
+    def describe(**_: Any) -> None:
+        recording.workload = described(intended_load(environment), provider.started_us)
+
+    events.spawning_complete.add_listener(describe)
     if web_ui is not None:
         register(web_ui, provider)
         watch_start_form(environment, web_ui)

@@ -109,6 +109,11 @@ class RunProvider:
             return settings
         return replace(settings, skip_s=0.0, cooldown_s=0.0, skip_requests=0, sample_requests=None, mser5=False)
 
+    @property
+    def started_us(self) -> int:
+        """When the run started, epoch microseconds; 0 before the first."""
+        return self._started_us
+
     def run_starts(self) -> None:
         """A new run: forget the figures of the last one."""
         self._started_us = self.recording.clock.now_us()

@@ -80,9 +80,10 @@ def _info(runner: Any, recording: Recording) -> dict[str, Any]:
     clocks = {str(worker): packed_line(line) for worker, line in lines.items() if line.probes}
     if isinstance(runner, WorkerRunner):
         return {"client_id": runner.client_id, "worker_index": runner.worker_index, "clocks": clocks}
+    run = {"held_us": recording.held_us, "workload": recording.workload}
     if isinstance(runner, MasterRunner):
-        return {"workers": dict(runner.worker_indexes), "clocks": clocks, "held_us": recording.held_us}
-    return {"held_us": recording.held_us}
+        return {"workers": dict(runner.worker_indexes), "clocks": clocks, **run}
+    return run
 
 
 def _attach_worker(recording: Recording, runner: WorkerRunner) -> None:

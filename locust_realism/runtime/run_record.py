@@ -44,6 +44,7 @@ class Recording:
     - ``recorder`` the request listener's side (None on a master)
     - ``errors`` requests, reports and blocks that our code failed to handle, over all processes
     - ``held_us`` when all users had been started and when they were told to stop, on the axis of the launches
+    - ``workload`` what the files say of the load that was meant (``analysis.recorded_facts.described``)
     - ``warnings()`` plain sentences for the console and the page
     """
 
@@ -58,6 +59,7 @@ class Recording:
     silent_workers: list[str] = field(default_factory=list)
     own_errors: int = 0
     held_us: tuple[int | None, int | None] = (None, None)
+    workload: dict[str, Any] = field(default_factory=dict)
     _ticker: Any = None
     _one_at_a_time: RLock = field(default_factory=RLock)
     _ending: RLock = field(default_factory=RLock)
