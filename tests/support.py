@@ -23,6 +23,12 @@ def free_port() -> int:
         return int(probe.getsockname()[1])
 
 
+def two_workers() -> tuple[object, ...]:
+    """--processes 2 on a port of its own: another test may run beside this one."""
+    port = free_port()
+    return ("--processes", 2, "--master-bind-port", port, "--master-port", port)
+
+
 def locust_command(*arguments: object) -> list[str]:
     """The command line of Locust in this interpreter."""
     return [sys.executable, "-m", "locust", *map(str, arguments)]

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import json
 import math
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -17,7 +18,7 @@ import pytest
 from scipy.stats import t as student
 
 from locust_realism.targets import theory
-from support import run_locust
+from support import run_locust, two_workers
 
 pytestmark = pytest.mark.e2e
 
@@ -77,9 +78,9 @@ def test_mean_and_p95_are_those_of_mm1_and_not_those_of_another_load(tmp_path: P
 
 
 @pytest.mark.nightly
-@pytest.mark.parametrize("more", [(), ("--processes", "2")], ids=["one process", "two workers"])
-def test_mean_and_p95_in_the_long_run(tmp_path: Path, more: tuple[str, ...]) -> None:
-    rows = replications(tmp_path, 16, 250, 10, *more)
+@pytest.mark.parametrize("processes", [tuple, two_workers], ids=["one process", "two workers"])
+def test_mean_and_p95_in_the_long_run(tmp_path: Path, processes: Callable[[], tuple[object, ...]]) -> None:
+    rows = replications(tmp_path, 16, 250, 10, *processes())
     assert agrees(rows, "right", RATE) == {"mean_ms": True, "p95_ms": True}
     assert agrees(rows, "wrong", RATE) == {"mean_ms": False, "p95_ms": False}
     low, high = interval([row["mean_ms"] for row in rows["right"]])

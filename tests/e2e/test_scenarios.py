@@ -14,7 +14,7 @@ from webdav_support import ask
 
 from locust_realism.recording.formats import read_launches
 from locust_realism.recording.launches import LaunchLog
-from support import SCENARIOS, free_port, run_locust
+from support import SCENARIOS, free_port, run_locust, two_workers
 
 pytestmark = pytest.mark.e2e
 
@@ -26,12 +26,6 @@ OBJECTS = {
     "GET 010_Home": 4, "GET 012_Home_jpg": 4, "GET 020_Dept": 2, "GET 022_Dept_jpg": 2, "GET 030_Demographics": 2,
     "GET 040_Statistics": 1,
 }  # fmt: skip
-
-
-def two_workers() -> tuple[object, ...]:
-    """--processes 2 on a port of its own: another test may run beside this one."""
-    port = free_port()
-    return ("--processes", 2, "--master-bind-port", port, "--master-port", port)
 
 
 def play(name: str, folder: Path, *arguments: object, fails: bool = False) -> dict[str, dict[str, Any]]:

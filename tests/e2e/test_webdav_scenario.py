@@ -19,7 +19,7 @@ import pytest
 from apache_support import APACHE
 from webdav_support import ADMIN, PASSWORD, Server, ask, webdav_server
 
-from support import SCENARIOS, eventually, free_port, run_locust, started_locust
+from support import SCENARIOS, eventually, free_port, run_locust, started_locust, two_workers
 
 pytestmark = pytest.mark.e2e
 
@@ -28,12 +28,6 @@ AS_ADMIN = {"LOCUST_DAV_ADMIN_USER": ADMIN, "LOCUST_DAV_ADMIN_PASSWORD": PASSWOR
 QUICK = ("--headless", "--only-summary", "-u", 6, "-r", 6, "--think-time", 0.2)
 CAROL = "carol:carols own word"
 BALANCE = re.compile(r"(?:Users|Folders of users): (\d+) made, (\d+) deleted by themselves, (\d+) found and deleted")
-
-
-def two_workers() -> tuple[object, ...]:
-    """--processes 2 on a port of its own: another test may run beside this one."""
-    port = free_port()
-    return ("--processes", 2, "--master-bind-port", port, "--master-port", port)
 
 
 def scenario(folder: Path, *arguments: object, server: Server | None = None, **env: str) -> Any:
