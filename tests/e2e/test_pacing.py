@@ -14,7 +14,7 @@ import pytest
 from locust_realism.workload.rates import SineRate
 from tests.support import free_port, run_locust, started_locust
 
-pytestmark = pytest.mark.e2e
+pytestmark = [pytest.mark.e2e, pytest.mark.timed]
 
 LOCUSTFILE = Path(__file__).with_name("pacing_locustfile.py")
 HEADLESS = ("-f", LOCUSTFILE, "--headless", "--only-summary")

@@ -20,7 +20,7 @@ from scipy.stats import t as student
 from locust_realism.targets import theory
 from support import run_locust, two_workers
 
-pytestmark = pytest.mark.e2e
+pytestmark = [pytest.mark.e2e, pytest.mark.timed]
 
 LOCUSTFILE = Path(__file__).with_name("queueing_locustfile.py")
 SERVICE_S, RATE, WRONG_RATE = 0.1, 5.0, 2.5

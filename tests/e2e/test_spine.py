@@ -14,7 +14,7 @@ import pytest
 
 from support import eventually, free_port, run_locust, started_locust
 
-pytestmark = pytest.mark.e2e
+pytestmark = [pytest.mark.e2e, pytest.mark.timed]
 
 LOCUSTFILE = Path(__file__).with_name("spine_locustfile.py")
 

@@ -14,7 +14,7 @@ from browser_support import FLAGS, TITLES, Tabs, answers, ask, chromium, number,
 from support import eventually, free_port, started_locust
 
 sync_api = pytest.importorskip("playwright.sync_api")
-pytestmark = [pytest.mark.e2e, pytest.mark.browser]
+pytestmark = [pytest.mark.e2e, pytest.mark.browser, pytest.mark.timed]
 
 LOCUSTFILE = Path(__file__).with_name("tabs_locustfile.py")
 RUN = ("-u", 10, "-r", 10)
