@@ -9,7 +9,7 @@ from typing import Any
 
 from locust_realism.analysis.evidence import Facts
 from locust_realism.analysis.settings import WorkloadModel
-from locust_realism.recording.spool import held_us, read_health, read_info, read_offset_sd_us, read_sessions
+from locust_realism.recording.spool import held_us, read_health, read_info, read_sessions
 from locust_realism.workload.profile import RateProfile
 from locust_realism.workload.rates import rate_profile_from_dict
 
@@ -35,13 +35,15 @@ def recorded_facts(paths: Sequence[Path]) -> Facts:
     """
     for path in paths:
         if path.is_dir() and (held := held_us(path)) is not None:
+            info = read_info(path)
+            offset = info.get("clock_offset_sd_us")
             facts = Facts(
                 held_us=held,
                 health=read_health(path).between(*held).worst(),
                 user_starts_us=read_sessions(path).start_us,
-                clock_offset_sd_us=read_offset_sd_us(path),
+                clock_offset_sd_us=float(offset) if isinstance(offset, int | float) else None,
             )
-            return _with_workload(facts, read_info(path).get("workload"))
+            return _with_workload(facts, info.get("workload"))
     return Facts()
 
 

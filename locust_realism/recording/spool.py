@@ -252,11 +252,6 @@ def read_health(directory: Path) -> HealthLog:
     return HealthLog.concat(HealthLog.from_table(t) for t in tables if not isinstance(t, ValueError))
 
 
-def read_offset_sd_us(directory: Path) -> float | None:
-    """The least certain offset of a worker's clock in a recording, as a standard deviation; None without workers."""
-    return max((line.sd_us for line in _clock_lines(directory).values()), default=None)
-
-
 def _clock_lines(directory: Path) -> dict[int, ClockLine]:
     """What ``run.json`` says of the clocks of the workers; a worker's own recording speaks of itself as worker 0."""
     try:

@@ -80,7 +80,11 @@ def _info(runner: Any, recording: Recording) -> dict[str, Any]:
     clocks = {str(worker): packed_line(line) for worker, line in lines.items() if line.probes}
     if isinstance(runner, WorkerRunner):
         return {"client_id": runner.client_id, "worker_index": runner.worker_index, "clocks": clocks}
-    run = {"held_us": recording.held_us, "workload": recording.workload}
+    run = {
+        "held_us": recording.held_us,
+        "clock_offset_sd_us": recording.clock_offset_sd_us(),
+        "workload": recording.workload,
+    }
     if isinstance(runner, MasterRunner):
         return {"workers": dict(runner.worker_indexes), "clocks": clocks, **run}
     return run

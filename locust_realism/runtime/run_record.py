@@ -7,6 +7,7 @@ the master they come out of the workers' reports. What a reader of the record se
 from __future__ import annotations
 
 import logging
+import math
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -92,9 +93,10 @@ class Recording:
         return with_users(log, self.side.sessions(), self.side.open_since_us())
 
     def clock_offset_sd_us(self) -> float | None:
-        """The least certain offset of a worker's clock, as a standard deviation; None without workers."""
+        """The least certain offset of a worker's clock, as a standard deviation; None where one is not known."""
         lines = {} if self.side is None else self.side.clock_lines()
-        return max((line.sd_us for line in lines.values()), default=None)
+        found = max((line.sd_us for line in lines.values()), default=None)
+        return found if found is not None and math.isfinite(found) else None
 
     def user_starts_us(self) -> NDArray[np.int64]:
         """When users of the test started, those who are still running too, in any order."""

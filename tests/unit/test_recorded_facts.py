@@ -39,10 +39,14 @@ def recording(path, info):
 @pytest.mark.parametrize("profile", [None, PROFILE])
 def test_facts_come_back_through_the_file(tmp_path, model, profile):
     workload = described(Facts(model=model, planned_profile=profile), START)
-    path = recording(tmp_path / "run", {"held_us": [START, None], "workload": json.loads(json.dumps(workload))})
+    path = recording(
+        tmp_path / "run",
+        {"held_us": [START, None], "clock_offset_sd_us": 12.5, "workload": json.loads(json.dumps(workload))},
+    )
     found = recorded_facts([tmp_path / "none", path])
     assert found.model == model
     assert found.planned_profile == profile
+    assert found.clock_offset_sd_us == 12.5
     assert (found.run_start_us, found.held_us, found.health) == (START, (START, None), {})
 
 
