@@ -30,7 +30,7 @@ MOST_RUNS_SHOWN = 6
 
 def document_of(plan: Plan, rows: Sequence[Row], *, failures: Sequence[str] = ()) -> dict[str, Any]:
     """What the page shows of the rows of a plan that are there; JSON-able, without NaN."""
-    report, cells = plan.report, cells_of(rows)
+    report, cells = plan.report, sorted(cells_of(rows), key=_order(plan))
     lines = series_of(cells, report.x)
     document = {
         "title": plan.title or plan.name,
@@ -44,7 +44,7 @@ def document_of(plan: Plan, rows: Sequence[Row], *, failures: Sequence[str] = ()
         "how_sure": how_sure(plan),
         "x": report.x,
         "logarithmic": _is_wide([_x_of(cell, report.x) for cell in cells]),
-        "cells": [_shown(cell) for cell in sorted(cells, key=_order(plan))],
+        "cells": [_shown(cell) for cell in cells],
         "lines": [{"name": name, "cells": [_shown(cell) for cell in line]} for name, line in lines],
         "densities": _densities(cells, report.density_users),
         "targets": target_rows(cells, report.targets),

@@ -303,3 +303,25 @@ def test_wrong_usage_is_status_2_with_a_sentence(
 
     assert main(["sweep", *words]) == 2
     assert said in capsys.readouterr().err
+
+
+def test_the_last_samples_by_completion_are_the_slow_ones_even_of_a_steady_test() -> None:
+    """Requests in flight at the end are the last rows of a file: what docs/articles.md says of JMeter's window.
+
+    300,000 samples, a tenth of them slow: those in flight at the end are 1 % of 20,000 and more, all slow. By launch
+    the last 20,000 are within sampling error (p90 lies within the shares .9 -+ 5 sqrt(.09/20000) of all).
+    """
+    from locust_realism.experiments.windows import window_rows
+
+    rng = np.random.default_rng(3)
+    n = 300_000
+    launches = np.cumsum(rng.exponential(1e6 / 5000, n)).astype(np.int64)
+    response = np.where(rng.random(n) < 0.1, rng.exponential(2e6, n), rng.exponential(2e4, n)).astype(np.int64)
+    exact, _, window, *pieces = window_rows(LaunchLog.build(launches, response), [20_000])
+    ordered = np.sort(response) / 1e3
+    low, high = (ordered[int(n * (0.9 + side * 5 * (0.09 / 20_000) ** 0.5))] for side in (-1, 1))
+    assert exact["p90_ms"] == ordered[int(np.ceil(0.9 * n)) - 1]
+    assert low < np.sort(response[-20_000:])[18_000] / 1e3 < high
+    assert window["p90_ms"] > high
+    assert [piece["kind"] for piece in pieces] == ["piece"] * 3
+    assert pieces[0]["p90_ms"] < low, "slow ones of the start have not ended yet"
