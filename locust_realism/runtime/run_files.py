@@ -94,7 +94,7 @@ class RunFiles:
         started = time.time()
         name = time.strftime("%Y%m%dT%H%M%SZ", time.gmtime(started))
         suffix = f"-worker-{os.getpid()}" if self.role == "worker" else ""
-        directory = _unused(self.plan.directory / f"{name}{suffix}", None if last is None else last.directory)
+        directory = _claimed(self.plan.directory / f"{name}{suffix}", None if last is None else last.directory)
         self._run = _Run(directory, {"role": self.role, "started": started}, fsync=self.plan.fsync)
         self._told = ""
 
@@ -211,10 +211,17 @@ class _Run:
             self.launches.problem = f"The recording in {self.directory} cannot be written ({error.strerror})."
 
 
-def _unused(path: Path, taken: Path | None) -> Path:
-    """The path, or with a number where a run of the same second has it."""
+def _claimed(path: Path, taken: Path | None) -> Path:
+    """The path, or with a number where a run of the same second has it, of this process or of another."""
     candidate, number = path, 2
-    while candidate.exists() or candidate == taken:
+    while True:
+        try:
+            candidate.mkdir(parents=True)
+            return candidate
+        except FileExistsError:
+            pass
+        except OSError:  # the first rows will tell what is wrong
+            if candidate != taken and not candidate.exists():
+                return candidate
         candidate = path.with_name(f"{path.name}-{number}")
         number += 1
-    return candidate

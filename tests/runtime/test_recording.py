@@ -20,7 +20,7 @@ from locust_realism.recording.spool import held_us, read_health, read_sessions
 from locust_realism.runtime.clock import Clock
 from locust_realism.runtime.plugin import _compose
 from locust_realism.runtime.recording import Recording, attach
-from locust_realism.runtime.run_files import FilePlan
+from locust_realism.runtime.run_files import FilePlan, RunFiles
 from locust_realism.runtime.sessions import hook_user_start
 from tests.runtime.cluster import cluster, eventually
 
@@ -345,6 +345,23 @@ def test_each_run_has_a_recording_of_its_own(tmp_path: Path) -> None:
         assert found.users.tolist() == log.users.tolist()
         assert len(read_sessions(directory)) == 2
         assert isinstance(len(read_health(directory)), int)
+
+
+def test_runs_that_start_in_the_same_second_have_directories_of_their_own(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Two Locusts in one working directory, before either has written a row."""
+    monkeypatch.setattr("locust_realism.runtime.run_files.time.time", lambda: 1_700_000_000.0)
+    files = [RunFiles(FilePlan(tmp_path), "local", dict) for _ in range(3)]
+    for each in files:
+        each.start_run()
+    try:
+        directories = [each.directory for each in files]
+        assert len(set(directories)) == 3
+        assert sorted(directories) == sorted(tmp_path.iterdir())
+    finally:
+        for each in files:
+            each.close()
 
 
 def test_a_disk_that_fails_is_told_and_the_load_goes_on(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
