@@ -25,8 +25,8 @@ from locust_realism.recording.store import WHOLE_RUN, Since
 if TYPE_CHECKING:
     import pyarrow.parquet as pq
 
-SLICE_ROWS = 1 << 19
-"""Rows of a slice, about: 17 MB."""
+SLICE_ROWS = 1 << 18
+"""Rows of a slice, about: 8 MB."""
 
 RETRIES = 20
 """Times that the files are listed anew when one of them is gone."""

@@ -41,8 +41,8 @@ MERGE_AT = 32
 KEPT_BYTES = 64 << 20
 """Packed rows kept in memory while they cannot be written; the oldest beyond are lost."""
 
-GROUP_ROWS = 1 << 18
-"""Rows of a row group in a merged file."""
+GROUP_ROWS = 1 << 15
+"""Rows of a row group in a merged file: merging holds one or two, some 10 MB."""
 
 INFO = "run.json"
 _PART = re.compile(r"(?P<kind>[a-z]+)-(?P<first>\d{6,})-(?P<last>\d{6,})\.parquet")

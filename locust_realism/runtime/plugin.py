@@ -33,6 +33,9 @@ from locust_realism.runtime.sessions import hook_user_start
 from locust_realism.runtime.start_form import watch_start_form
 from locust_realism.web.views import register
 
+LIVE_USER_ROWS = 500_000
+"""Launches from which single users' think times are measured (whole users, as many as that is): it takes 50 MB."""
+
 _installed: WeakSet[Any] = WeakSet()
 _parsers: WeakSet[Any] = WeakSet()
 
@@ -108,6 +111,7 @@ def analysis_settings(options: Any) -> AnalysisSettings:
         skip_requests=getattr(options, "realism_warmup_requests", 0) or 0,
         sample_requests=getattr(options, "realism_sample_requests", None) or None,
         mser5=bool(getattr(options, "realism_mser5", False)),
+        max_user_rows=LIVE_USER_ROWS,
         percentile_rule=getattr(options, "realism_percentile_rule", None) or "nearest_rank",
         bounds=parse_bounds(getattr(options, "realism_bounds", None) or ""),
     )

@@ -17,6 +17,7 @@ from locust.runners import MasterRunner, WorkerRunner
 from locust_realism.recording.offsets import packed_line
 from locust_realism.recording.store import DEFAULT_MAX_ROWS, LiveRecord
 from locust_realism.runtime.clock import Clock
+from locust_realism.runtime.memory import give_memory_back
 from locust_realism.runtime.recorder import Recorder
 from locust_realism.runtime.run_files import FilePlan, RunFiles
 from locust_realism.runtime.run_record import Recording
@@ -40,6 +41,7 @@ def attach(environment: Environment, *, max_rows: int = DEFAULT_MAX_ROWS, files:
         raise ValueError("environment.runner=None must be created before recording is attached")
     import pyarrow.parquet  # noqa: F401 - here, because the first block must not pay for the import on the loop
 
+    give_memory_back()
     recording = Recording(environment, Clock())
     events = environment.events
     if not isinstance(runner, MasterRunner):

@@ -149,10 +149,14 @@ def test_the_page_serves_live_figures_and_starts_clean_again(tmp_path: Path, whe
         assert since[-1]["n"] < total
         page.post("/stop")
         eventually(lambda: page.get("/realism/api/status")["state"] in ("stopped", "ready"))
-        own = page.get("/stats/requests")["stats"][-1]["num_requests"]
         stopped = eventually(lambda: stable(page), because="all rows are in after Stop")
         assert page.aggregated()["n"] == stopped
-        assert own <= stopped, "Locust counts since its Reset only"
+        own = page.get("/stats/requests")["stats"][-1]["num_requests"]
+        assert 0 < own < stopped, "Locust counts since its Reset only"
+        eventually(
+            lambda: page.get("/realism/api/summary?window=reset")["response_times"][-1]["n"] == own,
+            because="what came since the Reset is what Locust counts since then, to the request",
+        )
         page.post("/swarm", "user_count=5&spawn_rate=5&host=http://127.0.0.1")
         eventually(lambda: 0 < (page.aggregated() or {"n": 0})["n"] < stopped)
         assert page.rows() < stopped, "a second run starts clean"

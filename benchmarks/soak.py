@@ -1,0 +1,216 @@
+"""Memory of runs that last for days, in minutes: rows are fed at full speed, figures are computed all the while.
+
+    python benchmarks/soak.py [--rows 20000000] [--minutes 10]
+
+200,000,000 rows are a 55-hour run at 1,000 requests/s. Printed are the memory of the process that leads a test and of a
+worker, on top of what Locust alone takes (aims: 300 and 60 MB), the size on disk, how long the exact figures of the
+whole run take, and whether they are those of one sort. With ``--minutes`` fifty workers report 4,000 rows/s each for so
+long, and memory is printed each minute. The exit status is 1 when an aim is missed.
+"""
+
+from __future__ import annotations
+
+import argparse
+import subprocess
+import sys
+import time
+from dataclasses import replace
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Any
+
+import gevent
+import gevent.monkey
+
+gevent.monkey.patch_all()
+
+import numpy as np  # noqa: E402
+import psutil  # noqa: E402
+from locust import User  # noqa: E402
+from locust.env import Environment  # noqa: E402
+
+from locust_realism.analysis.evidence import Facts  # noqa: E402
+from locust_realism.analysis.percentiles import QUANTILES, percentiles  # noqa: E402
+from locust_realism.analysis.responses import PERCENTILE_KEYS  # noqa: E402
+from locust_realism.recording.launches import LaunchLog  # noqa: E402
+from locust_realism.recording.packing import pack  # noqa: E402
+from locust_realism.runtime.clock import Clock  # noqa: E402
+from locust_realism.runtime.memory import give_memory_back  # noqa: E402
+from locust_realism.runtime.plugin import analysis_settings  # noqa: E402
+from locust_realism.runtime.provider import RunProvider  # noqa: E402
+from locust_realism.runtime.recorder import Recorder  # noqa: E402
+from locust_realism.runtime.recording import Recording, attach  # noqa: E402
+from locust_realism.runtime.run_files import FilePlan, RunFiles  # noqa: E402
+from locust_realism.runtime.transport import KEY, BlockReceiver, BlockSender  # noqa: E402
+
+sys.path.insert(0, str(Path(__file__).parent))
+from recording import rows_of  # noqa: E402
+
+BLOCK = 50_000
+LOGS = 4
+LOOK_ROWS = 2_000_000
+"""Rows after which somebody looks at the page."""
+
+MASTER_MB, WORKER_MB = 300, 60
+
+LOCUST_ALONE = """
+import gevent.monkey; gevent.monkey.patch_all()
+import psutil
+from locust import User
+from locust.env import Environment
+Environment(user_classes=[User]).create_local_runner()
+print(psutil.Process().memory_info().rss)
+"""
+
+
+def megabytes(size: float) -> float:
+    """Bytes as MB."""
+    return size / 2**20
+
+
+def locust_alone() -> int:
+    """Memory of a Locust that does nothing, in bytes."""
+    return int(subprocess.run([sys.executable, "-c", LOCUST_ALONE], capture_output=True, text=True, check=True).stdout)
+
+
+def peak() -> int:
+    """The most memory that this process ever held, in bytes."""
+    # not ru_maxrss, which a process takes over from the one that started it
+    status = Path("/proc/self/status").read_text(encoding="ascii")
+    return next(int(line.split()[1]) for line in status.splitlines() if line.startswith("VmHWM")) * 1024
+
+
+def fed(rows: int, recording: Recording, provider: RunProvider) -> list[LaunchLog]:
+    """Feed a recording; returns the logs of which it got equally many copies, each later than the one before."""
+    logs = [rows_of(BLOCK, seed=seed) for seed in range(LOGS)]
+    span = max(int(log.launch_us.max() - log.launch_us.min()) for log in logs) + 1000
+    record, files = recording.record, recording.files
+    assert record is not None
+    assert files is not None
+    flush, done = files.flush, 0
+    while done < rows:
+        log, k = logs[done // BLOCK % LOGS], done // BLOCK
+        shifted = replace(log, launch_us=log.launch_us + k * span, planned_us=log.planned_us + k * span)
+        record.append(shifted, to_disk=files.add)
+        gevent.get_hub().threadpool.apply(flush)
+        done += BLOCK
+        if done % LOOK_ROWS == 0:
+            provider.summary(None)
+    return logs
+
+
+def soak(rows: int, directory: Path) -> bool:
+    """A long run at full speed; whether memory stayed in bounds and the figures are exact."""
+    rows = max(rows // (LOGS * BLOCK), 1) * LOGS * BLOCK
+    base = locust_alone()
+    environment = Environment(user_classes=[User])
+    environment.create_local_runner()
+    recording = attach(environment, files=FilePlan(directory))
+    provider = RunProvider(
+        environment,
+        recording,
+        settings=lambda: analysis_settings(None),
+        facts=Facts,
+        population=dict,
+        generator=dict,
+        sessions=list,
+        report=lambda _: "",
+        version="",
+    )
+    environment.events.test_start.fire(environment=environment)
+    start = time.perf_counter()
+    logs = fed(rows, recording, provider)
+    fed_s, start = time.perf_counter() - start, time.perf_counter()
+    found = provider.final_summary()["response_times"][-1]
+    figures_s, start = time.perf_counter() - start, time.perf_counter()
+    recording.detach()
+    close_s = time.perf_counter() - start
+    # equally many copies of each value leave every nearest rank on the same value
+    expected = percentiles(np.concatenate([log.response_us for log in logs]), QUANTILES) / 1e3
+    exact = found["n"] == rows and [found[f"{key}_ms"] for key in PERCENTILE_KEYS] == expected.tolist()
+    disk = sum(path.stat().st_size for path in directory.rglob("*.parquet"))
+    used = megabytes(peak() - base)
+    print(f"soak: {rows:,} rows in {fed_s:.0f} s, {used:.0f} MB on top of Locust's {megabytes(base):.0f} ", end="")
+    print(f"(aim {MASTER_MB}), {disk / rows:.2f} B/row on disk; merged into one file in {close_s:.0f} s")
+    judged = "exact" if exact else "WRONG"
+    print(f"figures of the whole run in {figures_s:.1f} s, {judged}: n, {', '.join(PERCENTILE_KEYS)}")
+    return used <= MASTER_MB and exact
+
+
+def worker(rows: int, directory: Path) -> bool:
+    """A worker that records ``rows`` requests and reports as it would at 4,000/s; whether memory stayed in bounds."""
+    base = locust_alone()
+    give_memory_back()
+    libraries = megabytes(psutil.Process().memory_info().rss - base)
+    recorder = Recorder(Clock())
+    files = RunFiles(FilePlan(directory), "worker", dict)
+    files.start_run()
+    sender, fire = BlockSender(recorder, files.add_packed), recorder.listener
+    for k in range(rows):
+        fire(request_type="GET", name=f"/page/{k % 20}", response_time=k % 997 + 0.123, response_length=512)
+        if k % 4000 == 3999:
+            sender.pack_early()
+        if k % 12_000 == 11_999:
+            sender.add_to_report({})
+            gevent.get_hub().threadpool.apply(files.flush)
+    files.close()
+    used = megabytes(peak() - base)
+    print(f"worker: {rows:,} requests, {used:.0f} MB of memory on top of Locust's {megabytes(base):.0f} ", end="")
+    print(f"(aim {WORKER_MB}); {libraries:.0f} of them are numpy, pyarrow and our code")
+    return used <= WORKER_MB
+
+
+def paced(minutes: float, directory: Path, workers: int = 50, per_second: int = 4000) -> bool:
+    """Fifty workers report every three seconds; whether memory stops to grow after the first fifth of the time."""
+    environment = Environment(user_classes=[User])
+    environment.create_local_runner()
+    recording = attach(environment, files=FilePlan(directory))
+    environment.events.test_start.fire(environment=environment)
+    assert recording.record is not None
+    assert recording.files is not None
+    receiver = BlockReceiver(recording.record, worker_index=int, ask_again=lambda *_: None, on_rows=recording.files.add)
+    rows, process = 3 * per_second, psutil.Process()
+    blocks = [pack(rows_of(rows, seed=seed)) for seed in range(8)]
+    start, held, report = time.perf_counter(), [], 0
+    while time.perf_counter() - start < 60 * minutes:
+        for index in range(workers):
+            receiver.receive(str(index), {KEY: _report_of(report, rows, blocks[(report + index) % 8])})
+            gevent.sleep(max(start + 3 * (report + index / workers) - time.perf_counter(), 0.0))
+        report += 1
+        held.append(megabytes(process.memory_info().rss))
+        if report % 20 == 0:
+            print(f"  {3 * report / 60:.0f} min: {held[-1]:.0f} MB, {recording.record.counts().rows:,} rows")
+    receiver.finish()
+    assert recording.record.counts().rows == report * workers * rows
+    receiver.close()
+    recording.detach()
+    settled = held[len(held) // 5 :]
+    growth = float(np.mean(settled[-len(settled) // 4 :]) - np.mean(settled[: max(len(settled) // 4, 1)]))
+    print(f"{workers} workers at {per_second:,} rows/s for {minutes:g} min: memory grew by {growth:+.0f} MB (aim 20)")
+    return growth <= 20
+
+
+def _report_of(number: int, rows: int, data: bytes) -> dict[str, Any]:
+    block = {"number": number, "first": number * rows, "rows": rows, "before_reset": False, "data": data}
+    said = {"run": 1, "blocks": [block], "next": number + 1, "rows": (number + 1) * rows, "errors": 0}
+    return {**said, "last_error": "", "bad_start_times": 0, "clock_steps": []}
+
+
+def main() -> int:
+    """Print the figures; 1 when an aim is missed."""
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--rows", type=int, default=20_000_000, help="rows of the soak (default 20,000,000)")
+    parser.add_argument("--minutes", type=float, default=0, help="fifty workers in real time for so long (default 0)")
+    parser.add_argument("--worker", action="store_true", help="only the worker, in this process")
+    options = parser.parse_args()
+    with TemporaryDirectory() as name:
+        if options.worker:
+            return 0 if worker(min(options.rows, 2_000_000), Path(name)) else 1
+        met = soak(options.rows, Path(name) / "soak") if not options.minutes else paced(options.minutes, Path(name))
+    # in a process of its own: memory that the master has used would hide what a worker needs
+    again = subprocess.run([sys.executable, __file__, "--worker", "--rows", str(options.rows)], check=False)
+    return 0 if met and again.returncode == 0 else 1
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,32 @@
+"""Memory that is freed goes back to the system: what a run of days needs is what it holds, not what it ever held."""
+
+from __future__ import annotations
+
+import ctypes
+import sys
+
+M_MMAP_THRESHOLD = -3
+M_ARENA_MAX = -8
+"""Parameters of glibc's mallopt, malloc.h."""
+
+OWN_MAPPING_BYTES = 1 << 20
+ARENAS = 2
+
+
+def give_memory_back() -> bool:
+    """Set up the allocators of this process; whether the C library is one that can be told (glibc).
+
+    glibc learns from each large block that is freed to keep blocks of its size (up to 32 MB) in its heaps, of which it
+    has one for each thread, and so do Arrow's own allocators. Columns come and go in native threads all the time: half
+    of the memory of a process that analyses them would be such left-overs (``benchmarks/soak.py``).
+    """
+    import pyarrow as pa
+
+    pa.set_memory_pool(pa.system_memory_pool())
+    if not sys.platform.startswith("linux"):
+        return False
+    try:
+        mallopt = ctypes.CDLL(None).mallopt
+    except (AttributeError, OSError):
+        return False
+    return bool(mallopt(M_MMAP_THRESHOLD, OWN_MAPPING_BYTES) and mallopt(M_ARENA_MAX, ARENAS))
