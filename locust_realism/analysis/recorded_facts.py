@@ -9,7 +9,7 @@ from typing import Any
 
 from locust_realism.analysis.evidence import Facts
 from locust_realism.analysis.settings import WorkloadModel
-from locust_realism.recording.spool import held_us, read_health, read_info, read_sessions
+from locust_realism.recording.reading import held_us, read_health, read_info, read_sessions
 from locust_realism.workload.profile import RateProfile
 from locust_realism.workload.rates import rate_profile_from_dict
 

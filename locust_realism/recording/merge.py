@@ -10,9 +10,9 @@ from typing import Any
 import numpy as np
 
 from locust_realism.recording.launches import LaunchLog
+from locust_realism.recording.reading import read_info, read_recording, read_sessions
 from locust_realism.recording.sessions import SessionLog, with_users
 from locust_realism.recording.source import LISTED, BadLine, LaunchFile
-from locust_realism.recording.spool import read_info, read_recording, read_sessions
 
 
 def merge_recordings(directories: Sequence[Path]) -> LaunchFile:

@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 from locust_realism.recording.launches import MISSING, Int32, Int64, Label
 from locust_realism.recording.offsets import ClockLine, shifts_us
 from locust_realism.recording.packing import combine, integers, open_parquet, text_codes
-from locust_realism.recording.spool import part_files
+from locust_realism.recording.reading import part_files
 from locust_realism.recording.store import WHOLE_RUN, Since
 
 if TYPE_CHECKING:

@@ -12,7 +12,7 @@ import pytest
 
 from locust_realism.recording.formats import open_launches
 from locust_realism.recording.merge import merge_recordings
-from locust_realism.recording.spool import read_info
+from locust_realism.recording.reading import read_info
 from tests.support import eventually, free_port, started_locust
 
 pytestmark = pytest.mark.e2e

@@ -16,7 +16,7 @@ from locust import FastHttpUser, HttpUser, User, constant, task
 from locust.env import Environment
 
 from locust_realism.recording.formats import read_launches
-from locust_realism.recording.spool import held_us, read_health, read_sessions
+from locust_realism.recording.reading import held_us, read_health, read_sessions
 from locust_realism.runtime.clock import Clock
 from locust_realism.runtime.plugin import _compose
 from locust_realism.runtime.recording import Recording, attach

@@ -16,7 +16,8 @@ from locust_realism.recording.formats import open_launches, read_launches
 from locust_realism.recording.launches import LaunchLog
 from locust_realism.recording.merge import merge_recordings
 from locust_realism.recording.packing import pack
-from locust_realism.recording.spool import MERGE_AT, Spool, held_us, merge_files, part_files, read_info, write_info
+from locust_realism.recording.reading import held_us, part_files, read_info
+from locust_realism.recording.spool import MERGE_AT, Spool, merge_files, write_info
 
 
 def block(first: int, n: int, worker: int = 0) -> LaunchLog:

@@ -15,8 +15,8 @@ from locust_realism.recording.formats import jtl, locust_csv, own_csv
 from locust_realism.recording.formats.text import first_line
 from locust_realism.recording.launches import LaunchLog
 from locust_realism.recording.packing import read_parquet, write_parquet
+from locust_realism.recording.reading import read_recording
 from locust_realism.recording.source import BadLine, LaunchFile
-from locust_realism.recording.spool import read_recording
 
 __all__ = ["BadLine", "LaunchFile", "open_launches", "read_launches", "recognise", "write_launches"]
 
