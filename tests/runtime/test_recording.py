@@ -282,7 +282,10 @@ def test_every_kind_of_client_gives_the_record_that_the_server_saw(
     assert min(delays) > -0.002
     assert sorted(delays)[len(delays) // 2] < 0.05
     assert log.response_us.min() >= 20_000
-    assert balance["http_sent"] == (0 if base is User else len(arrivals))
+    if base is User:
+        assert balance["http_sent"] == 0
+    else:
+        assert len(log) <= len(arrivals) <= balance["http_sent"] == len(log) + balance["cut"]
     assert balance["launched"] == len(log) + (balance["cut"] or 0)
     recording.detach()
     environment.runner.quit()  # type: ignore[union-attr]
