@@ -20,7 +20,7 @@ from locust_realism.analysis.jsonable import to_json_safe
 from locust_realism.analysis.percentiles import QUANTILES, Quantile, interval_ranks, percentile_rank
 from locust_realism.analysis.responses import ordered_stats, percentile_intervals, stats_row
 from locust_realism.analysis.settings import AnalysisSettings
-from locust_realism.analysis.window import window_figures
+from locust_realism.analysis.window import Cut, window_figures
 from locust_realism.recording.launches import Int64, Label
 from locust_realism.recording.selection import Selection
 from locust_realism.recording.slices import RecordedLaunches, Slice
@@ -32,31 +32,6 @@ MAX_NAMES = 200
 
 OF_ALL = ("launches", "response_times", "bytes")
 """The tables that are of all launches."""
-
-
-@dataclass
-class Cut:
-    """The part in launch order that is analysed, as :func:`locust_realism.analysis.window.steady_rows` has it."""
-
-    low: int
-    high: int
-    skip: int = 0
-    sample: int | None = None
-
-    def of(self, pieces: Iterator[Slice]) -> Iterator[tuple[int, Slice]]:
-        """Of consecutive pieces what lies within, each with the number of rows before it."""
-        before = reached = 0
-        for piece in pieces:
-            first = int(np.searchsorted(piece.launch_us, self.low))
-            last = int(np.searchsorted(piece.launch_us, self.high, side="right"))
-            start = first + min(max(self.skip - reached, 0), last - first)
-            end = last
-            if self.sample is not None:
-                end = min(last, max(first + self.skip + self.sample - reached, start))
-            reached += last - first
-            if start < end:
-                yield before + start, piece.take(slice(start, end))
-            before += len(piece)
 
 
 def _cut(launches: RecordedLaunches, settings: AnalysisSettings, window: tuple[int, int] | None, origin_us: int) -> Cut:

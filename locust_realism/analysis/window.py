@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
 from locust_realism.analysis.settings import AnalysisSettings
 from locust_realism.recording.launches import LaunchLog
+from locust_realism.recording.slices import Slice
 
 
 def steady_rows(
@@ -51,6 +53,31 @@ def steady_rows(
     if settings.sample_requests is not None:
         last = min(last, first + settings.sample_requests)
     return slice(min(first, last), last)
+
+
+@dataclass(frozen=True)
+class Cut:
+    """The part that :func:`steady_rows` takes, of launches in order that come in pieces."""
+
+    low: int
+    high: int
+    skip: int = 0
+    sample: int | None = None
+
+    def of(self, pieces: Iterator[Slice]) -> Iterator[tuple[int, Slice]]:
+        """Of consecutive pieces what lies within, each with the number of rows before it."""
+        before = reached = 0
+        for piece in pieces:
+            first = int(np.searchsorted(piece.launch_us, self.low))
+            last = int(np.searchsorted(piece.launch_us, self.high, side="right"))
+            start = first + min(max(self.skip - reached, 0), last - first)
+            end = last
+            if self.sample is not None:
+                end = min(last, max(first + self.skip + self.sample - reached, start))
+            reached += last - first
+            if start < end:
+                yield before + start, piece.take(slice(start, end))
+            before += len(piece)
 
 
 def window_document(
