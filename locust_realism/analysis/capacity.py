@@ -6,6 +6,7 @@ question, and percentiles that belong to a level of concurrency: Neumann, Locust
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -23,6 +24,7 @@ from locust_realism.analysis.levels import (
     think_times,
 )
 from locust_realism.analysis.percentiles import percentiles
+from locust_realism.analysis.responses import known_responses
 from locust_realism.analysis.scaling import MIN_LEVELS, fit_usl
 from locust_realism.analysis.targets import judge_target, parse_target, target_sentence
 from locust_realism.recording.launches import LaunchLog
@@ -106,8 +108,8 @@ def capacity_section(
 def _level_row(
     log: LaunchLog, failed: NDArray[np.bool_], level: Level, error: float, think: float | None, *, rule: str
 ) -> Row:
-    response = log.response_us[level.rows]
-    mean_s = float(response.mean()) / 1e6
+    response = known_responses(log.response_us[level.rows])
+    mean_s = float(response.mean()) / 1e6 if len(response) else math.nan
     p50, p90, p95, p99 = (percentiles(response, ("0.5", "0.9", "0.95", "0.99"), rule) / 1e3).tolist()
     trip = None if think is None else mean_s + think
     held = None if trip is None else level.rate * trip

@@ -26,6 +26,7 @@ from locust_realism.analysis.differences import (
     share_estimate,
 )
 from locust_realism.analysis.intervals import AGGREGATED
+from locust_realism.analysis.responses import known_responses
 from locust_realism.recording.launches import Label, LaunchLog
 
 Row = dict[str, Any]
@@ -128,9 +129,9 @@ def shared_names(sides: Sequence[Side], limit: int) -> list[Label]:
 
 
 def response_ms(log: LaunchLog, name: Label) -> NDArray[np.float64]:
-    """Response times of one name (or of all) in launch order, in milliseconds."""
+    """Response times of one name (or of all) in launch order, in milliseconds; those that are missing are left out."""
     rows = slice(None) if name == TOTAL else log.label == log.labels.index(name)
-    milliseconds: NDArray[np.float64] = log.response_us[rows] / 1e3
+    milliseconds: NDArray[np.float64] = known_responses(log.response_us[rows]) / 1e3
     return milliseconds
 
 

@@ -10,6 +10,7 @@ import numpy as np
 from locust_realism.analysis.comparison import Side, difference_row
 from locust_realism.analysis.differences import Estimate, quantile_estimate
 from locust_realism.analysis.levels import MIN_LAUNCHES, level_edges, split_levels
+from locust_realism.analysis.responses import known_responses
 from locust_realism.recording.launches import LaunchLog
 
 Row = dict[str, Any]
@@ -73,7 +74,7 @@ def _side_levels(logs: Sequence[LaunchLog], edges: Any, confidence: float, rule:
             row["n"] += len(level.rows)
             row["time"] += level.duration_s
             row["failed"] += int(log.failed[level.rows].sum())
-            row["response"].append(log.response_us[level.rows] / 1e3)
+            row["response"].append(known_responses(log.response_us[level.rows]) / 1e3)
     for row in found.values():
         values = np.concatenate(row.pop("response"))
         row["p50"] = quantile_estimate(values, "0.5", confidence, rule=rule)

@@ -193,6 +193,7 @@ def think_times(log: LaunchLog, levels: list[Level]) -> list[float | None]:
         order = known[np.argsort(user.astype(np.int32) if user.max() < 2**31 else user, kind="stable")]
         a, b = order[:-1], order[1:]
         same = (log.slot[a] == log.slot[b]) & (log.worker[a] == log.worker[b]) & (held[a] == held[b])
+        same &= log.response_us[a] >= 0  # nobody knows when the pause began after an answer without a time
         pause = (log.launch_us[b] - log.launch_us[a] - log.response_us[a]) / 1e6
         think[a[same]] = pause[same]
     means: list[float | None] = []

@@ -92,6 +92,15 @@ def answered(ordered: NDArray[Any]) -> NDArray[Any]:
     return ordered[int(np.searchsorted(ordered, 0)) :]
 
 
+def known_responses(response_us: NDArray[Any]) -> NDArray[Any]:
+    """As :func:`answered`, of response times in any order, which is kept.
+
+    >>> known_responses(np.array([700, -1, 300])).tolist()
+    [700, 300]
+    """
+    return response_us if not len(response_us) or response_us.min() >= 0 else response_us[response_us >= 0]
+
+
 def bytes_table(log: LaunchLog, settings: AnalysisSettings | None = None) -> list[Row]:
     """Sizes of the responses in bytes by name and method, aggregated last, with the total and bytes per second."""
     settings = settings or AnalysisSettings()
@@ -147,7 +156,7 @@ def percentiles_by(
     grouped = order_by_group(log.response_us, codes, len(groups))
     rows = ((group, grouped.group(code)) for code, group in enumerate(groups))
     return [
-        {"group": group, "n": len(ordered)} | ordered_stats(ordered, 1e3, "_ms", settings)
+        {"group": group, "n": len(ordered)} | ordered_stats(answered(ordered), 1e3, "_ms", settings)
         for group, ordered in rows
         if len(ordered)
     ]

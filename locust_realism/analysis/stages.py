@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from locust_realism.analysis.intervals import coefficient_of_variation
 from locust_realism.analysis.percentiles import QUANTILES, count_codes, order_by_group, sorted_percentiles
-from locust_realism.analysis.responses import PERCENTILE_KEYS
+from locust_realism.analysis.responses import PERCENTILE_KEYS, answered
 from locust_realism.analysis.settings import AnalysisSettings
 from locust_realism.recording.launches import LaunchLog
 
@@ -122,6 +122,7 @@ def _figures(log: LaunchLog, seconds: float, settings: AnalysisSettings) -> Row:
 def _ordered_figures(ordered: NDArray[Any], seconds: float, failures: int, settings: AnalysisSettings) -> Row:
     n = len(ordered)
     row: Row = {"n": n, "failures": failures, "rate": n / seconds if seconds > 0 else math.nan}
-    row |= {"mean_ms": float(ordered.mean()) / 1e3 if n else math.nan}
-    found = (sorted_percentiles(ordered, QUANTILES, settings.percentile_rule) / 1e3).tolist()
+    known = answered(ordered)
+    row |= {"mean_ms": float(known.mean()) / 1e3 if len(known) else math.nan}
+    found = (sorted_percentiles(known, QUANTILES, settings.percentile_rule) / 1e3).tolist()
     return row | {key + "_ms": value for key, value in zip(PERCENTILE_KEYS, found, strict=True)}

@@ -8,7 +8,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from locust_realism.analysis.percentiles import order_by_group, percentiles
+from locust_realism.analysis.percentiles import order_by_group, percentiles, sorted_percentiles
+from locust_realism.analysis.responses import answered, known_responses
 from locust_realism.analysis.settings import AnalysisSettings
 from locust_realism.recording.launches import LaunchLog
 
@@ -22,6 +23,7 @@ JMETER_WINDOW = 20_000
 """Samples that JMeter's dashboard keeps for its percentiles (jmeter.reportgenerator.statistic_window)."""
 MIN_SEGMENT_ROWS = 50
 STABLE_QUANTILES = (0.5, 0.95)
+SHOWN_QUANTILES = (0.5, 0.9, 0.95, 0.99)
 
 
 def mser5(values: NDArray[Any], batch: int = MSER_BATCH) -> int:
@@ -47,6 +49,13 @@ def mser5(values: NDArray[Any], batch: int = MSER_BATCH) -> int:
     squares = np.cumsum(means[::-1] ** 2)[::-1]
     score = (squares - sums**2 / left) / left**2
     return int(np.argmin(score[: k - 5])) * batch
+
+
+def warm_up_rows(log: LaunchLog) -> int:
+    """Leading rows of a log in launch order that MSER-5 leaves out, by the response times that are known."""
+    known = np.flatnonzero(log.response_us >= 0)
+    cut = mser5(log.response_us[known])
+    return int(known[cut]) if cut else 0
 
 
 def relative_change(first: Floats, second: Floats) -> tuple[float, float]:
@@ -80,9 +89,10 @@ def stability(
     position = (times - times[0]) * (SEGMENTS / (float(times[-1] - times[0]) * (1 + 1e-12)))
     segment = position.astype(np.int8)
     grouped = order_by_group(log.response_us, segment, SEGMENTS)
-    found = grouped.percentiles((0.5, 0.9, 0.95, 0.99), settings.percentile_rule) / 1e3
+    known = [answered(grouped.group(g)) for g in range(SEGMENTS)]
+    found = np.array([sorted_percentiles(each, SHOWN_QUANTILES, settings.percentile_rule) for each in known]) / 1e3
     counts = np.diff(grouped.bounds).astype(np.float64)
-    means = np.array([float(grouped.group(g).mean()) / 1e3 if counts[g] else math.nan for g in range(SEGMENTS)])
+    means = np.array([float(each.mean()) / 1e3 if len(each) else math.nan for each in known])
     edges = np.searchsorted(segment, np.arange(SEGMENTS + 1))
     cuts = log.launch_us[np.minimum(edges, n - 1)]
     seconds = np.diff(cuts) / 1e6
@@ -108,9 +118,10 @@ def stability(
 
 def _piece(log: LaunchLog, settings: AnalysisSettings) -> Row:
     span = int(log.launch_us[-1] - log.launch_us[0]) / 1e6 if len(log) else 0.0
-    found = (percentiles(log.response_us, (0.5, 0.9, 0.95, 0.99), settings.percentile_rule) / 1e3).tolist()
+    known = known_responses(log.response_us)
+    found = (percentiles(known, SHOWN_QUANTILES, settings.percentile_rule) / 1e3).tolist()
     row: Row = {"n": len(log), "rate": len(log) / span if span else math.nan}
-    row |= {"mean_ms": float(log.response_us.mean()) / 1e3 if len(log) else math.nan}
+    row |= {"mean_ms": float(known.mean()) / 1e3 if len(known) else math.nan}
     return row | dict(zip(("p50_ms", "p90_ms", "p95_ms", "p99_ms"), found, strict=True))
 
 
@@ -124,10 +135,13 @@ def sample_window(log: LaunchLog, size: int = JMETER_WINDOW) -> Row | None:
         return None
     ended = log.launch_us + log.response_us
     last = np.argpartition(ended, n - size)[n - size :]
-    values = np.sort(log.response_us[last])
+    values = answered(np.sort(log.response_us[last]))
+    n = len(values)
+    if not n:
+        return None
     row: Row = {"samples": size}
     for key, p in (("p50_ms", 0.5), ("p90_ms", 0.9), ("p95_ms", 0.95), ("p99_ms", 0.99)):
-        row[key] = float(np.interp((size + 1) * p - 1, np.arange(size), values)) / 1e3
+        row[key] = float(np.interp((n + 1) * p - 1, np.arange(n), values)) / 1e3
     return row
 
 
@@ -144,7 +158,7 @@ def steady_state(
     log: LaunchLog, settings: AnalysisSettings, times_us: NDArray[Any] | None = None, *, rate_dispersion: float = 1.0
 ) -> dict[str, Any]:
     """The ``steady_state`` key of the summary, of a log in launch order: stability, MSER-5 and sample windows."""
-    cut = mser5(log.response_us)
+    cut = warm_up_rows(log)
     return {
         **stability(log, settings, times_us, rate_dispersion=rate_dispersion),
         "mser5_rows": cut,

@@ -16,10 +16,10 @@ from locust_realism.analysis.evidence import Evidence, Facts, collect
 from locust_realism.analysis.intervals import group_table, in_launch_order, interval_row, launch_table
 from locust_realism.analysis.jsonable import to_json_safe
 from locust_realism.analysis.percentiles import percentiles
-from locust_realism.analysis.responses import bytes_table, response_table
+from locust_realism.analysis.responses import bytes_table, known_responses, response_table
 from locust_realism.analysis.settings import AnalysisSettings
 from locust_realism.analysis.stages import stage_table
-from locust_realism.analysis.steady_state import mser5
+from locust_realism.analysis.steady_state import warm_up_rows
 from locust_realism.analysis.verdict import judge
 from locust_realism.analysis.window import held_rows, steady_rows, window_document, with_held
 from locust_realism.recording.launches import LaunchLog
@@ -60,7 +60,7 @@ def summarize(
         settings,
         run_start_us=run_start_us,
         window=window,
-        warm_up_rows=lambda part: mser5(part.response_us),
+        warm_up_rows=warm_up_rows,
     )
     part = ordered.take(rows)
     groups = group_table(part, settings)
@@ -135,7 +135,7 @@ def _pattern(evidence: Evidence) -> Document:
 def _untrimmed(log: LaunchLog, settings: AnalysisSettings) -> Document:
     """The same figures of every launch, so that what the cut changed can be seen."""
     row = interval_row(log.launch_us, rule=settings.percentile_rule)
-    found = (percentiles(log.response_us, (0.5, 0.95, 0.99), settings.percentile_rule) / 1e3).tolist()
+    found = (percentiles(known_responses(log.response_us), (0.5, 0.95, 0.99), settings.percentile_rule) / 1e3).tolist()
     keys = ("response_p50_ms", "response_p95_ms", "response_p99_ms")
     return {key: row[key] for key in ("n", "rate", "cov")} | dict(zip(keys, found, strict=True))
 

@@ -10,6 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from locust_realism.analysis.levels import Level, batch_count, quantile_errors, shown
+from locust_realism.analysis.responses import known_responses
 from locust_realism.analysis.thresholds import METRICS, Threshold, parse_threshold
 from locust_realism.recording.launches import LaunchLog
 
@@ -73,11 +74,13 @@ def _level_figure(log: LaunchLog, level: Level, key: str, rule: str) -> tuple[fl
     if key == "failures":
         failed = log.failed[level.rows].astype(np.float64)
         return _mean_error(failed)
-    response = log.response_us[level.rows] / 1e3
+    response = known_responses(log.response_us[level.rows]) / 1e3
     return _mean_error(response) if key == "mean_ms" else quantile_errors(response, QUANTILE_OF[key], rule=rule)
 
 
 def _mean_error(values: Floats) -> tuple[float, float]:
+    if not len(values):
+        return math.nan, math.nan
     pieces = np.array([piece.mean() for piece in np.array_split(values, batch_count(len(values)))])
     return float(values.mean()), float(pieces.std(ddof=1)) / math.sqrt(len(pieces))
 

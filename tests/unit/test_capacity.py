@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import heapq
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -10,10 +11,10 @@ import pytest
 
 from locust_realism.analysis.capacity import capacity, capacity_section
 from locust_realism.analysis.knee import Knee, _FactorTable, find_knee
-from locust_realism.analysis.levels import level_edges, quantile_errors, rate_errors, split_levels
+from locust_realism.analysis.levels import level_edges, quantile_errors, rate_errors, split_levels, think_times
 from locust_realism.analysis.scaling import fit_usl, usl_rate
 from locust_realism.analysis.targets import crossing, isotonic, parse_target
-from locust_realism.recording.launches import LaunchLog
+from locust_realism.recording.launches import MISSING, LaunchLog
 
 
 def closed_queue(
@@ -341,3 +342,26 @@ def test_no_users_recorded_is_said() -> None:
     assert found["levels"] == []
     assert "not recorded" in found["explanation"]
     assert isinstance(find_knee([1, 2, 3, 4, 6], [1, 2, 3, 3.5, 3.6], [0.1] * 5), Knee)
+
+
+def test_missing_response_times_are_requests_of_a_level_and_have_no_part_in_its_figures() -> None:
+    rng = np.random.default_rng(8)
+    launch = np.arange(6000) * 10_000
+    log = LaunchLog.build(launch, rng.exponential(50_000, 6000).astype(int), users=np.repeat([5, 9], 3000))
+    gone = np.arange(6000) % 4 == 1
+    holed = replace(log, response_us=np.where(gone, MISSING, log.response_us))
+    found = capacity(holed, think_s=0.1, targets=["mean < 1s", "p50 < 1s"])
+    row, known = found["levels"][0], log.response_us[:3000][~gone[:3000]] / 1e3
+    assert row["n"] == 3000
+    assert row["mean_ms"] == pytest.approx(known.mean())
+    assert row["p50_ms"] == np.quantile(known, 0.5, method="inverted_cdf")
+    assert [target["values"][0] for target in found["targets"]] == pytest.approx([row["mean_ms"], row["p50_ms"]])
+    silent = replace(log, response_us=np.where(np.arange(6000) < 3000, MISSING, log.response_us))
+    assert np.isnan(capacity(silent, targets=["mean < 1s"])["targets"][0]["values"]).tolist() == [True, False]
+
+
+def test_the_pause_after_an_answer_without_a_time_is_not_known() -> None:
+    """One user: launches 1 s apart, answers after 0.4 s, of which a twentieth were not timed."""
+    response = np.where(np.arange(400) % 20 == 7, MISSING, 400_000)
+    log = LaunchLog.build(np.arange(400) * 1_000_000, response, users=1, slot=0, worker=0)
+    assert think_times(log, split_levels(log)) == pytest.approx([0.6])

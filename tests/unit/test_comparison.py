@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -23,7 +24,7 @@ from locust_realism.analysis.differences import (
     share_estimate,
     student,
 )
-from locust_realism.recording.launches import LaunchLog
+from locust_realism.recording.launches import MISSING, LaunchLog
 
 RUNS = 300
 
@@ -291,3 +292,30 @@ def test_a_side_without_requests_is_refused() -> None:
         Side("A", (LaunchLog.empty(),))
     with pytest.raises(ValueError, match="at least one other"):
         compare([Side("A", (run(1),))])
+
+
+def test_missing_response_times_are_requests_without_figures() -> None:
+    a, b = run(31, users=5), run(32, users=5)
+    gone = np.arange(len(b)) % 5 == 2
+    holed = replace(b, response_us=np.where(gone, MISSING, b.response_us))
+    found = compare([Side("a", (a,)), Side("b", (holed,))])
+    rows = {row["figure"]: row for row in found["candidates"][0]["rows"]}
+    known = b.response_us[~gone] / 1e3
+    assert found["runs"][1]["n"] == len(b)
+    assert rows["mean_ms"]["b"] == pytest.approx(known.mean())
+    assert rows["p50_ms"]["b"] == np.quantile(known, 0.5, method="inverted_cdf")
+    # a fifth of zeros would have made the same server look faster
+    assert rows["mean_ms"]["verdict"] == rows["p50_ms"]["verdict"] == UNSHOWN
+    assert agreement(Side("ab", (a, holed)))["agrees"]
+    nothing = compare([Side("a", (a,)), Side("b", (replace(b, response_us=np.full(len(b), MISSING)),))])
+    assert {row["verdict"] for row in nothing["candidates"][0]["rows"]} == {UNSHOWN}
+
+
+def test_missing_response_times_have_no_part_in_the_levels() -> None:
+    a = run(33, users=np.repeat([50, 75], 2000))
+    gone = np.arange(len(a)) % 5 == 2
+    holed = replace(a, response_us=np.where(gone, MISSING, a.response_us))
+    rows = compare_levels([Side("a", (a,)), Side("b", (holed,))])
+    assert [row["sides"][1]["n"] for row in rows] == [row["sides"][0]["n"] for row in rows] == [2000, 1999]
+    expected = np.quantile(a.response_us[:2000][~gone[:2000]] / 1e3, 0.5, method="inverted_cdf")
+    assert rows[0]["sides"][1]["p50_ms"] == expected

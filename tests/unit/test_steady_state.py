@@ -1,14 +1,23 @@
 """Warm-up, halves, segments, sample windows, stages and levels, against plain recomputation."""
 
 import math
+from dataclasses import replace
 
 import numpy as np
 import pytest
 
+from locust_realism.analysis.responses import percentiles_by
 from locust_realism.analysis.settings import AnalysisSettings
 from locust_realism.analysis.stages import MAX_LEVELS, level_rows, stage_table
-from locust_realism.analysis.steady_state import mser5, sample_pieces, sample_window, stability, steady_state
-from locust_realism.recording.launches import LaunchLog
+from locust_realism.analysis.steady_state import (
+    mser5,
+    sample_pieces,
+    sample_window,
+    stability,
+    steady_state,
+    warm_up_rows,
+)
+from locust_realism.recording.launches import MISSING, LaunchLog
 
 SETTINGS = AnalysisSettings()
 
@@ -146,3 +155,60 @@ def test_unknown_numbers_of_users_give_no_levels():
     assert level_rows(log_of(np.random.default_rng(9), 100), SETTINGS) == []
     mixed = log_of(np.random.default_rng(9), 100, users=np.repeat([-1, 5], 50))
     assert [row["n"] for row in level_rows(mixed, SETTINGS)] == [50]
+
+
+def with_missing(log):
+    """The log with every seventh response time missing, and the same launches without these rows."""
+    gone = np.arange(len(log)) % 7 == 3
+    return replace(log, response_us=np.where(gone, MISSING, log.response_us)), log.take(~gone)
+
+
+def response_figures(row):
+    return {key: value for key, value in row.items() if key == "mean_ms" or key.startswith("p")}
+
+
+def test_missing_response_times_count_as_requests_and_have_no_part_in_the_figures_of_stages_and_levels():
+    log = log_of(np.random.default_rng(21), 6000, users=np.repeat([5, 9], 3000))
+    holed, known = with_missing(log)
+    found, expected = stage_table(holed, SETTINGS), stage_table(known, SETTINGS)
+    assert [row["kind"] for row in found] == ["stage", "stage", "level", "level"]
+    assert sum(row["n"] for row in found[2:]) == 6000
+    for mine, theirs in zip(found, expected, strict=True):
+        assert response_figures(mine) == response_figures(theirs)
+    assert response_figures(stage_table(log, SETTINGS)[-1]) != response_figures(found[-1])
+    for mine, theirs in zip(percentiles_by(holed, "users"), percentiles_by(known, "users"), strict=True):
+        assert mine == theirs | {"n": 3000}
+    none = stage_table(replace(log, response_us=np.full(6000, MISSING)), SETTINGS)
+    assert none[0]["n"] == 3000
+    assert math.isnan(none[0]["mean_ms"])
+
+
+def test_missing_response_times_have_no_part_in_halves_segments_and_windows():
+    log = log_of(np.random.default_rng(22), 5000)
+    holed, _ = with_missing(log)
+    found = steady_state(holed, SETTINGS)
+    known = holed.response_us[holed.response_us >= 0]
+    middle = (log.launch_us[0] + log.launch_us[-1]) / 2
+    first = holed.response_us[(log.launch_us <= middle) & (holed.response_us >= 0)] / 1e3
+    assert sum(half["n"] for half in found["halves"]) == sum(row["n"] for row in found["segments"]) == 5000
+    assert found["halves"][0]["p50_ms"] == np.quantile(first, 0.5, method="inverted_cdf")
+    assert found["halves"][0]["mean_ms"] == pytest.approx(first.mean())
+    weights = [row["n"] for row in found["segments"]]
+    assert np.average([row["mean_ms"] for row in found["segments"]], weights=weights) == pytest.approx(
+        known.mean() / 1e3, rel=0.01
+    )
+    window = sample_window(holed, 4999)
+    assert window["samples"] == 4999
+    assert window["p50_ms"] == pytest.approx(np.quantile(known, 0.5, method="weibull") / 1e3, rel=0.01)
+    assert sample_window(replace(log, response_us=np.full(5000, MISSING)), 100) is None
+
+
+def test_the_warm_up_is_found_by_the_response_times_that_are_known():
+    rng = np.random.default_rng(23)
+    values = np.concatenate((np.linspace(50_000, 5_000, 700), rng.normal(5_000, 500, 2100))).astype(int)
+    log = LaunchLog.build(np.arange(2800) * 1000, values)
+    holed, known = with_missing(log)
+    cut = warm_up_rows(holed)
+    assert known.launch_us[mser5(known.response_us)] == log.launch_us[cut]
+    assert 600 <= cut <= 800
+    assert warm_up_rows(replace(log, response_us=np.full(2800, MISSING))) == 0
