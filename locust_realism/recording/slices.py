@@ -8,7 +8,7 @@ that reach into it. How late a row arrived makes no difference to the result, on
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import ExitStack, contextmanager
+from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -25,8 +25,8 @@ from locust_realism.recording.store import WHOLE_RUN, Since
 if TYPE_CHECKING:
     import pyarrow.parquet as pq
 
-SLICE_ROWS = 1 << 18
-"""Rows of a slice, about: 8 MB."""
+SLICE_ROWS = 1 << 17
+"""Rows of a slice, about: 4 MB."""
 
 RETRIES = 20
 """Times that the files are listed anew when one of them is gone."""
@@ -91,7 +91,14 @@ class RecordedLaunches:
     - ``slices()`` reads everything once; it may be called again and again and gives the same rows
     """
 
-    def __init__(self, files: Sequence[pq.ParquetFile], lines: Mapping[int, ClockLine], since: Since) -> None:
+    def __init__(
+        self,
+        files: Sequence[pq.ParquetFile],
+        lines: Mapping[int, ClockLine],
+        since: Since,
+        turn: AbstractContextManager[Any],
+    ) -> None:
+        self._turn = turn
         self._lines = {index: line for index, line in lines.items() if line.matters}
         self._since = since
         self._codes: dict[Label, int] = {}
@@ -108,14 +115,15 @@ class RecordedLaunches:
         groups = sorted(self._groups, key=lambda group: group.middle)
         cuts = self._cuts(groups)
         for low, high in zip(cuts, [*cuts[1:], self.last_us + 1], strict=True):
-            parts = [
-                part
-                for group in self._groups
-                if group.low < high and group.high >= low
-                for part in self._read(group, low, high)
-            ]
-            if parts:
-                yield Slice.concat(parts).in_launch_order()
+            with self._turn:
+                parts = [
+                    part
+                    for group in self._groups
+                    if group.low < high and group.high >= low
+                    for part in self._read(group, low, high)
+                ]
+                if parts:
+                    yield Slice.concat(parts).in_launch_order()
 
     def _cuts(self, groups: Sequence[_Group]) -> list[int]:
         if not groups:
@@ -186,15 +194,19 @@ def _failed(table: Any) -> NDArray[np.bool_]:
 
 @contextmanager
 def recorded_launches(
-    directory: Path, lines: Mapping[int, ClockLine], since: Since = WHOLE_RUN
+    directory: Path,
+    lines: Mapping[int, ClockLine],
+    since: Since = WHOLE_RUN,
+    turn: AbstractContextManager[Any] | None = None,
 ) -> Iterator[RecordedLaunches]:
     """The launches of a recording that may still be written to; rows that come meanwhile are not in it.
 
-    ``lines`` map the workers' clocks to the master's. ValueError when a file is damaged. The files stay open, so that
-    what the writer merges and deletes meanwhile can still be read.
+    ``lines`` map the workers' clocks to the master's. ``turn`` is entered for each slice and left when its user asks
+    for the next one, so that others who need much memory can take turns. ValueError when a file is damaged. The files
+    stay open, so that what the writer merges and deletes meanwhile can still be read.
     """
     with ExitStack() as stack:
-        yield RecordedLaunches(_opened(directory, stack), lines, since)
+        yield RecordedLaunches(_opened(directory, stack), lines, since, nullcontext() if turn is None else turn)
 
 
 def _opened(directory: Path, stack: ExitStack) -> list[pq.ParquetFile]:

@@ -16,8 +16,8 @@ from locust_realism.recording.launches import MISSING, ROW_DTYPES, Int32, Label,
 ROW_BYTES = sum(np.dtype(dtype).itemsize for dtype in ROW_DTYPES.values())
 """Memory of one row in a LaunchLog."""
 
-DEFAULT_MAX_ROWS = 1_000_000
-"""Rows held in memory: 60 MB. The newest half of them is kept when they no longer fit; all stay in the file."""
+DEFAULT_MAX_ROWS = 800_000
+"""Rows held in memory: 48 MB. The newest half of them is kept when they no longer fit; all stay in the file."""
 
 _T = TypeVar("_T")
 

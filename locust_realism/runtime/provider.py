@@ -20,6 +20,9 @@ T = TypeVar("T")
 
 MINUTE_US = 60_000_000
 
+FIRST_ANSWER_S = 0.15
+"""How long a page that asks for the first time is kept waiting, before it is told that figures are being computed."""
+
 
 def window_bounds(log: LaunchLog, window: str, origin_us: int) -> tuple[int, int] | None:
     """First and last launch time of a window in epoch microseconds, both included; None for all launches.
@@ -82,6 +85,10 @@ class RunProvider:
 
     def _compute(self, window: str) -> Document:
         """Called in a native thread: nothing here may touch Locust or gevent."""
+        with self.whole.turn:
+            return self._newest(window)
+
+    def _newest(self, window: str) -> Document:
         log: LaunchLog = self.recording.launches(since_reset=window == "reset")
         origin = self._started_us or (int(log.launch_us.min()) if len(log) else 0)
         bounds = window_bounds(log, window, origin)

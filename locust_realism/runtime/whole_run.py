@@ -7,6 +7,8 @@ from contextlib import contextmanager
 from dataclasses import replace
 from typing import Any
 
+from gevent.monkey import get_original
+
 from locust_realism.analysis.long_runs import recorded_tables, with_recorded_tables
 from locust_realism.analysis.settings import AnalysisSettings
 from locust_realism.recording.slices import RecordedLaunches, recorded_launches
@@ -43,7 +45,7 @@ def holds(recording: Recording, window: str, bounds: tuple[int, int] | None) -> 
 
 
 @contextmanager
-def on_disk(recording: Recording, *, since_reset: bool = False) -> Iterator[RecordedLaunches | None]:
+def on_disk(recording: Recording, *, since_reset: bool, turn: Turn) -> Iterator[RecordedLaunches | None]:
     """Every launch of the run, or after the last Reset, as it is on disk; None where they are not all there.
 
     What was handed to the files is written first. May be called in any thread.
@@ -57,14 +59,30 @@ def on_disk(recording: Recording, *, since_reset: bool = False) -> Iterator[Reco
         yield None  # rows would be missing, and the others could not be told by their order of arrival
         return
     since = recording.record.since_reset() if since_reset else WHOLE_RUN
-    with recorded_launches(files.directory, recording.side.clock_lines(), since) as launches:
+    with recorded_launches(files.directory, recording.side.clock_lines(), since, turn) as launches:
         yield launches
+
+
+class Turn:
+    """One native thread at a time: for what needs so much memory that two of it together would be too much."""
+
+    def __init__(self) -> None:
+        self._lock = get_original("threading", "Lock")()
+        self._sleep = get_original("time", "sleep")
+
+    def __enter__(self) -> None:
+        self._lock.acquire()
+
+    def __exit__(self, *_: object) -> None:
+        self._lock.release()
+        self._sleep(0.001)  # else it would be taken again before anybody who waits wakes up
 
 
 class WholeRun:
     """Completes summaries of the newest launches by the tables of all of them.
 
-    ``settings()`` and ``started_us()`` are asked anew each time, the latter for the start of the run.
+    ``settings()`` and ``started_us()`` are asked anew each time, the latter for the start of the run. ``turn`` is to be
+    held by whoever analyses the newest launches meanwhile.
     """
 
     def __init__(
@@ -74,6 +92,7 @@ class WholeRun:
         self.figures = LiveFigures(self._compute, refresh_s=REFRESH_S, share=0.25)
         self._settings = settings
         self._started_us = started_us
+        self.turn = Turn()
         self._bounds: dict[str, tuple[int, int] | None] = {}
 
     def clear(self) -> None:
@@ -100,7 +119,7 @@ class WholeRun:
     def _compute(self, window: str) -> Document:
         """Called in a native thread."""
         settings = self._settings(window)
-        with on_disk(self.recording, since_reset=window == "reset") as launches:
+        with on_disk(self.recording, since_reset=window == "reset", turn=self.turn) as launches:
             if launches is None:
                 return {"incomplete": True}
             return recorded_tables(
