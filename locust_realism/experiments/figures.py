@@ -15,7 +15,7 @@ from locust_realism.analysis.differences import (
     rate_estimate,
     share_estimate,
 )
-from locust_realism.analysis.responses import response_table
+from locust_realism.analysis.responses import known_responses, response_table
 from locust_realism.analysis.settings import AnalysisSettings
 from locust_realism.recording.launches import LaunchLog
 
@@ -61,14 +61,14 @@ def response_figures(log: LaunchLog) -> Row:
     """Response times in milliseconds of launches in launch order: moments, exact percentiles, limits, bins."""
     table = response_table(log, AnalysisSettings(max_names=1))[-1]
     keys = ("n", "failures", "mean_ms", "sdev_ms", "cov", *QUANTILES, "max_ms")
-    times = log.response_us / 1e3
+    times = known_responses(log.response_us) / 1e3
     ordered = np.sort(times)
     found = {key: table[key] for key in keys}
     found |= limits("mean_ms", mean_estimate(times))
     for key, quantile in QUANTILES.items():
         found |= limits(key, quantile_estimate(times, quantile, ordered=ordered))
     failed = share_estimate(log.failed)
-    return found | limits("failed_share", failed) | {"response_bins": bin_counts(log.response_us)}
+    return found | limits("failed_share", failed) | {"response_bins": bin_counts(known_responses(log.response_us))}
 
 
 def load_figures(log: LaunchLog, summary: Row) -> Row:
@@ -87,7 +87,7 @@ def load_figures(log: LaunchLog, summary: Row) -> Row:
         return found | limits(
             "response_share", Estimate(share if share is not None else math.nan, -math.inf, math.inf, 0)
         )
-    mean = mean_estimate(log.response_us / 1e6)
+    mean = mean_estimate(known_responses(log.response_us) / 1e6)
     low, high = (
         max(limit, 0.0) / (max(limit, 0.0) + think) if math.isfinite(limit) else limit
         for limit in (mean.low, mean.high)

@@ -174,6 +174,15 @@ def test_limits_of_a_cell_hold_as_often_as_they_say(plan: Plan) -> None:
     assert response_figures(log)["mean_ms"] == pytest.approx(log.response_us.mean() / 1e3)
 
 
+def test_missing_response_times_are_requests_without_figures() -> None:
+    from locust_realism.experiments.figures import response_figures
+
+    log = LaunchLog.build(np.arange(200) * 1000, np.where(np.arange(200) % 2, -1, 3000))
+    found = response_figures(log)
+    assert (found["n"], sum(found["response_bins"])) == (200, 100)
+    assert found["mean_ms"] == found["mean_ms_low"] == found["p50_ms_low"] == 3.0
+
+
 def test_cells_targets_and_lines(plan: Plan, tmp_path: Path) -> None:
     """p90 of the made runs is 2.3 ms a user: a bound of 14 ms lies at 6.1 users, between the cells."""
     rows = sweep(plan, tmp_path, Silent(), run=Fake()).rows
