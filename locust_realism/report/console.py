@@ -151,6 +151,9 @@ def verdict_lines(
     bad = [check for check in checks if check.get("status") in ("red", "amber")]
     known = {check.get("id") for check in bad}
     roots = [check for check in bad if check.get("follows_from") not in known]
+    if roots and overall not in STYLES:
+        # a red check under "not enough data" would look like a contradiction
+        lines += wrap("There is no verdict yet; what is already visible:", width, indent="  ")
     room = max(6, height // 2 - len(lines) - 2)
     for position, check in enumerate(roots):
         block = check_lines(check, color=color, width=width, unicode=unicode)

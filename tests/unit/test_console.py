@@ -62,6 +62,17 @@ def test_the_verdict_comes_first_then_each_cause_with_what_follows_from_it() -> 
     assert "Checks: 2 red, 1 amber, 1 without enough data, 1 green." in lines[7]
 
 
+def test_red_checks_without_a_verdict_are_what_is_already_visible() -> None:
+    lines = render_summary(summary(["file"], overall="not enough data"), color=False, width=100).splitlines()
+    assert lines[0] == "Launch pattern: NOT ENOUGH DATA"
+    assert lines[2] == "  There is no verdict yet; what is already visible:"
+    assert lines[3].startswith("  ● RED 1 CoV")
+    assert "already visible" not in render_summary(summary(["file"]), color=False, width=100)
+    nothing = summary(["file"], overall="not enough data")
+    nothing["verdict"]["checks"] = nothing["verdict"]["checks"][3:]
+    assert "already visible" not in render_summary(nothing, color=False, width=100)
+
+
 def test_every_figure_of_the_two_tables_is_printed_with_its_thousands_separators() -> None:
     text = render_summary(summary(["file"]), color=False, width=120)
     for figure in ("1,234,567", "823.10", "12.6", "144", "1,201", "60,000", "1,234,566", "1.08", "4.40"):
