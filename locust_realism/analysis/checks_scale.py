@@ -51,7 +51,10 @@ def scales(e: Evidence, b: VerdictBounds) -> Finding:
         advice = "Let users come and go (a population with Poisson arrivals), or let think times vary more."
     else:
         meaning = "At this scale the load comes in waves: users that start or move together."
-        advice = "Start users one by one at random times, and let think times vary."
+        advice = "Start users one by one at random times, and let think times vary"
+        # A fixed pool that was started at once forgets it after some think times: what came later may be sound.
+        fixed_pool = e.closed and not e.facts.model.poisson_arrivals
+        advice += ", or leave out the start with --realism-warmup." if fixed_pool else "."
     bound = [1 - b.dispersion_amber, 1 + b.dispersion_amber]
     return Finding(status, _ratio(worst), bound, seen, meaning, advice)
 

@@ -258,6 +258,22 @@ def test_simulated_runs_get_the_right_cause_first(case):
             assert verdict["overall"] in (AMBER, RED)
 
 
+@pytest.mark.parametrize(
+    ("model", "told"),
+    [
+        (WorkloadModel(kind="closed", users=100), True),
+        (WorkloadModel(kind="closed", users=100, poisson_arrivals=True), False),
+        (WorkloadModel(kind="open"), False),
+    ],
+)
+def test_waves_of_a_fixed_pool_may_come_from_its_start_alone(model, told):
+    evidence = replace(scales(idc=3.0), facts=replace(SOUND.facts, model=model))
+    advice = CHECK[6](evidence, BOUNDS).advice
+    assert advice.endswith(", or leave out the start with --realism-warmup.") is told
+    assert advice.count(". ") == 0
+    assert "--realism-warmup" not in CHECK[6](replace(evidence, dispersion=[SCALE | {"idc": 0.3}]), BOUNDS).advice
+
+
 def test_consequences_stand_under_the_cause():
     verdict = _verdict(calibration.constant_think)
     first = verdict["causes"][0]
