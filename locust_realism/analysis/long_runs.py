@@ -271,11 +271,15 @@ def with_recorded_tables(document: Document, tables: Document, age_s: float | No
         sentence += f" {NEWEST_ONLY} are left out: none of these is in memory."
     if tables["names_left_out"]:
         sentence += f" {tables['names_left_out']:,} rarer names are in the aggregated row only."
+    # what the verdict is about is said by the summary alone: tables know nothing of it
+    judged = {key: window[key] for key in ("judged", "judged_sentence") if key in window}
+    if judged:
+        sentence += f" {judged['judged_sentence']}"
     return {
         **document,
         **{key: tables[key] for key in OF_ALL},
         "source": {**document["source"], **tables["source"]},
-        "window": {**tables["window"], "sentence": sentence},
+        "window": {**tables["window"], **judged, "sentence": sentence},
         "newest": newest,
         "tables_age_s": age_s or 0.0,
     }

@@ -173,4 +173,4 @@ def with_held(document: dict[str, Any], judged: LaunchLog, held: Held | None) ->
         text += f"from {max(begin - origin, 0) / 1e6:,.1f} s, when all users had been started"
         text += "." if end is None else f", to {(end - origin) / 1e6:,.1f} s, when they were told to stop."
     sentence = f"{document['sentence']} {text}"
-    return document | {"judged": len(judged), "sentence": sentence}
+    return document | {"judged": len(judged), "judged_sentence": text, "sentence": sentence}

@@ -10,7 +10,8 @@ import numpy as np
 import pytest
 
 from locust_realism.analysis import long_runs
-from locust_realism.analysis.long_runs import OF_ALL, recorded_tables
+from locust_realism.analysis.evidence import Facts
+from locust_realism.analysis.long_runs import OF_ALL, recorded_tables, with_recorded_tables
 from locust_realism.analysis.settings import AnalysisSettings
 from locust_realism.analysis.summary import summarize
 from locust_realism.recording import slices
@@ -185,3 +186,21 @@ def test_since_says_which_rows_are_kept() -> None:
     assert Since(12).kept(10, 5) == slice(2, None)
     kept = Since(12, ((13, 14), (30, 40))).kept(10, 5)
     assert np.asarray(kept).tolist() == [False, False, True, False, True]
+
+
+@pytest.mark.parametrize("age_s", [None, 12.0])
+def test_what_the_verdict_is_about_is_still_said_of_all_launches(tmp_path: Path, age_s: float | None) -> None:
+    log = launched(5000)
+    record(tmp_path, log)
+    newest = log.take(log.launch_us > START + 5_000_000)
+    held = Facts(held_us=(START + 8_000_000, START + 15_000_000))
+    document = summarize(newest, facts=held, run_start_us=START)
+    with recorded_launches(tmp_path, {}) as launches:
+        tables = recorded_tables(launches, run_start_us=START)
+    window = with_recorded_tables(document, tables, age_s)["window"]
+    assert window["n"] == 5000
+    assert window["judged"] == document["window"]["judged"] < len(newest)
+    told = "The launch pattern is judged from 8.0 s, when all users had been started, to 15.0 s, when they were told"
+    assert window["sentence"].count(told) == document["window"]["sentence"].count(told) == 1
+    window = with_recorded_tables(summarize(newest, run_start_us=START), tables, age_s)["window"]
+    assert "judged" not in window["sentence"]
