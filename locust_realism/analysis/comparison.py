@@ -261,8 +261,7 @@ def _run(side: Side) -> Row:
     """Throughput, failures and launch pattern of one side."""
     n, failed = sum(len(log) for log in side.logs), sum(int(log.failed.sum()) for log in side.logs)
     rates = [rate_estimate(log.launch_us).value for log in side.logs]
-    totals = [(summary.get("launches") or [{}])[-1] for summary in side.summaries]
-    covs = [total["cov"] for total in totals if total.get("cov") is not None]
+    covs = [cov for cov in map(_launch_cov, side.summaries) if cov is not None]
     return {
         "name": side.name,
         "runs": len(side.logs),
@@ -272,6 +271,14 @@ def _run(side: Side) -> Row:
         "cov": float(np.mean(covs)) if covs else None,
         "verdict": [(summary.get("verdict") or {}).get("overall") for summary in side.summaries],
     }
+
+
+def _launch_cov(summary: Mapping[str, Any]) -> float | None:
+    """CoV as recorded of the launches that the verdict is about, of all of them where only the table is there."""
+    found = (summary.get("pattern") or {}).get("raw_cov")
+    if found is None:
+        found = (summary.get("launches") or [{}])[-1].get("cov")
+    return None if found is None else float(found)
 
 
 def agreement(side: Side, *, confidence: float = 0.95, rule: str = "nearest_rank") -> Row:

@@ -38,6 +38,17 @@ from locust_realism.web.exports import summary_csv
 
 TABLES = ("launches", "percentiles", "groups")
 
+FLAGS = {
+    "skip_s": "--skip",
+    "duration_s": "--duration",
+    "cooldown_s": "--cooldown",
+    "skip_requests": "--skip-requests",
+    "sample_requests": "--sample",
+    "think_time_s": "--think-time",
+    "think_time_cov": "--think-cov",
+}
+"""Options by the names that their values have inside."""
+
 EPILOG = """\
 FILE is a recording of this extension (a directory that a run has written, Parquet or CSV), a JMeter JTL or aggregate
 report (CSV), or a CSV of Locust's requests. Several files are parts of one run.
@@ -107,7 +118,7 @@ def facts_of(options: argparse.Namespace) -> Facts:
             )
         )
     except ValueError as error:
-        raise CommandError(str(error)) from None
+        raise CommandError(by_flag(error)) from None
 
 
 def settings_of(options: argparse.Namespace, **changes: Any) -> AnalysisSettings:
@@ -127,7 +138,17 @@ def settings_of(options: argparse.Namespace, **changes: Any) -> AnalysisSettings
             **changes,
         )
     except ValueError as error:
-        raise CommandError(str(error)) from None
+        raise CommandError(by_flag(error)) from None
+
+
+def by_flag(error: ValueError) -> str:
+    """What is wrong with an option, which is called as it was given on the command line.
+
+    >>> by_flag(ValueError("sample_requests is 0, expected more than 0"))
+    '--sample is 0, expected more than 0'
+    """
+    name, space, rest = str(error).partition(" ")
+    return FLAGS.get(name, name) + space + rest
 
 
 def configure(parser: argparse.ArgumentParser) -> None:

@@ -106,7 +106,7 @@ def read_text(path: Path) -> str:
     try:
         return path.read_text(encoding="utf-8")
     except (OSError, UnicodeDecodeError) as error:
-        raise CommandError(f"cannot read {path}: {_reason(error)}") from None
+        raise CommandError(f"cannot read {path}: {reason(error)}") from None
 
 
 def load(paths: Sequence[Path], progress: Progress) -> LaunchLog:
@@ -122,7 +122,7 @@ def load(paths: Sequence[Path], progress: Progress) -> LaunchLog:
             with progress.step("reading recordings"):
                 files = [(", ".join(path.name for path in paths), merge_recordings(paths))]
         except (OSError, ValueError) as error:
-            raise CommandError(f"cannot merge these recordings: {_reason(error)}") from None
+            raise CommandError(f"cannot merge these recordings: {reason(error)}") from None
     else:
         files = []
         for path in paths:
@@ -130,7 +130,7 @@ def load(paths: Sequence[Path], progress: Progress) -> LaunchLog:
                 with progress.step(f"reading {path.name}"):
                     files.append((path.name, open_launches(path)))
             except (OSError, ValueError) as error:
-                raise CommandError(f"cannot read {path}: {_reason(error)}") from None
+                raise CommandError(f"cannot read {path}: {reason(error)}") from None
     for name, file in files:
         complaint = file.complaint(name)
         if complaint:
@@ -141,7 +141,8 @@ def load(paths: Sequence[Path], progress: Progress) -> LaunchLog:
     return log
 
 
-def _reason(error: Exception) -> str:
+def reason(error: Exception) -> str:
+    """Why something failed, in words: of an error of the system without its number."""
     return clean((isinstance(error, OSError) and error.strerror) or str(error) or type(error).__name__)
 
 
@@ -157,7 +158,7 @@ def output(path: Path | None) -> Iterator[TextIO]:
             yield stream
         partial.replace(path)
     except OSError as error:
-        raise CommandError(f"cannot write {path}: {_reason(error)}") from None
+        raise CommandError(f"cannot write {path}: {reason(error)}") from None
     finally:
         partial.unlink(missing_ok=True)
 

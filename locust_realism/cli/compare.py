@@ -13,6 +13,7 @@ from locust_realism.analysis.comparison import SLOWER, Side, compare
 from locust_realism.analysis.comparison_levels import compare_levels
 from locust_realism.analysis.intervals import in_launch_order
 from locust_realism.analysis.jsonable import to_json_safe
+from locust_realism.analysis.recorded_facts import recorded_facts
 from locust_realism.analysis.summary import summarize
 from locust_realism.analysis.thresholds import evaluate_thresholds
 from locust_realism.analysis.window import steady_rows
@@ -118,8 +119,10 @@ def _side(text: str, options: argparse.Namespace, progress: Progress) -> Side:
     logs, summaries = [], []
     for path in paths:
         log = in_launch_order(load([path], progress))
+        facts = recorded_facts([path])  # what was planned, and when all users were running: as analyze judges it
+        source = {"files": [str(path)]}
         with progress.step(f"analysing {path.name}"):
-            summary = summarize(log, settings=settings, source={"files": [str(path)]})
+            summary = summarize(log, settings=settings, facts=facts, source=source, run_start_us=facts.run_start_us)
         window = summary["window"]
         if not window.get("n"):
             raise CommandError(f"{path}: {window.get('sentence') or 'no request lies in the window'}")

@@ -8,7 +8,7 @@ import sys
 from pathlib import Path
 from typing import Any
 
-from locust_realism.cli.base import Command, CommandError, integers
+from locust_realism.cli.base import Command, CommandError, integers, reason
 from locust_realism.cli.sweep_progress import OVERHEAD_S, SweepProgress, clock
 from locust_realism.experiments.located import PlanError
 from locust_realism.experiments.plan import Plan
@@ -87,7 +87,7 @@ def plan_of(options: argparse.Namespace) -> Plan:
     except PlanError as error:
         raise CommandError(str(error)) from None
     except (OSError, UnicodeDecodeError) as error:
-        raise CommandError(f"cannot read {options.plan}: {error}") from None
+        raise CommandError(f"cannot read {options.plan}: {reason(error)}") from None
 
 
 def run(options: argparse.Namespace) -> int:
@@ -113,7 +113,7 @@ def run(options: argparse.Namespace) -> int:
         except BusyError as error:
             raise CommandError(f"{error}; give another one with --output") from None
         except OSError as error:
-            raise CommandError(f"cannot write to {directory}: {error}") from None
+            raise CommandError(f"cannot write to {directory}: {reason(error)}") from None
     if not rows:
         raise CommandError("no run has given figures")
     from locust_realism.experiments.page import write_page

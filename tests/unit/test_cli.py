@@ -5,6 +5,7 @@ from __future__ import annotations
 import csv
 import io
 import json
+import math
 import os
 import re
 import shlex
@@ -170,8 +171,10 @@ def test_thresholds_from_a_file(run: Run, tmp_path: Path) -> None:
         (("analyze", "run.csv", "--groups", "0,1"), "must be a number from 1 on"),
         (("analyze", "run.csv", "--fail-if", "p95 > 40"), "a unit is missing"),
         (("analyze", "run.csv", "--target", "p95 < 1s"), "have no numbers of users"),
-        (("analyze", "run.csv", "--sample", "0"), "sample_requests is 0"),
-        (("analyze", "run.csv", "--think-cov", "-1"), "think_time_cov is -1"),
+        (("analyze", "run.csv", "--sample", "0"), "locust-realism: --sample is 0, expected"),
+        (("analyze", "run.csv", "--skip-requests", "-1"), "locust-realism: --skip-requests is -1, expected"),
+        (("analyze", "run.csv", "--think-cov", "-1"), "locust-realism: --think-cov is -1"),
+        (("compare", "run.csv", "slow.csv", "--sample", "0"), "locust-realism: --sample is 0, expected"),
         (("analyze", "run.csv", "-o", "no/such/file"), "cannot write no/such/file"),
         (("compare", "run.csv"), "expected a baseline and at least one other"),
         (("compare", "run.csv", "run.csv"), "two sides are called 'run'"),
@@ -208,6 +211,26 @@ def test_compare_exit_status_is_for_ci(run: Run, tmp_path: Path) -> None:
     assert "cannot be compared" in out
     assert "mix differs: 100 %" in out
     assert run("compare", "fast.csv", "other.parquet", "--force")[0] in (0, 1)
+
+
+def test_compare_judges_a_recording_while_all_users_were_running(run: Run, tmp_path: Path) -> None:
+    """40 bunches of 50 launches while users were started, then 4000 launches as of independent users."""
+    rng = np.random.default_rng(5)
+    ramp = np.repeat(np.arange(40) * 1_000_000, 50) + np.tile(np.arange(50) * 100, 40)
+    steady = 40_000_000 + np.cumsum(rng.exponential(10_000, 4000)).astype(np.int64)
+    log = LaunchLog.build(1_700_000_000_000_000 + np.concatenate((ramp, steady)), 5000)
+    held = [1_700_000_040_000_000, None]
+    recording(tmp_path / "told", log, held_us=held)
+    recording(tmp_path / "silent", log)
+    _, out, _ = run("compare", "told", "silent", "--format", "json")
+    told, silent = json.loads(out)["runs"]
+    assert (told["verdict"], silent["verdict"]) == (["green"], ["red"])
+    assert abs(told["cov"] - 1) < 4 / math.sqrt(4000)
+    assert silent["cov"] > 1.5
+    assert told["n"] == silent["n"] == 6000
+    _, out, _ = run("analyze", "told", "--format", "json")
+    found = json.loads(out)
+    assert (found["verdict"]["overall"], found["pattern"]["raw_cov"]) == ("green", told["cov"])
 
 
 def test_compare_of_repeats_says_whether_they_agree(run: Run) -> None:

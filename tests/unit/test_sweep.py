@@ -302,7 +302,7 @@ def test_ctrl_c_leaves_a_page_of_what_is_done_and_status_130(
             ["-f", __file__, "--users", "2", "--seeds", "1,x"],
             "option --seeds: seeds[1] is 'x', expected a whole number",
         ),
-        (["none.yaml"], "cannot read none.yaml"),
+        (["none.yaml"], "cannot read none.yaml: No such file or directory\n"),
     ],
 )
 def test_wrong_usage_is_status_2_with_a_sentence(
