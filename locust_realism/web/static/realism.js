@@ -129,6 +129,7 @@ function start() {
     const { summary, status } = data;
     const parts = [];
     if (summary && typeof summary.age_s === "number") parts.push(`Figures computed ${formatDuration(summary.age_s)} ago`);
+    if (summary && summary.tables_age_s > 0) parts.push(`tables, read from the recording, ${formatDuration(summary.tables_age_s)} ago`);
     if (status) {
       parts.push(`${formatNumber(status.rows, 0)} requests recorded`);
       if (status.lost) parts.push(`${formatNumber(status.lost, 0)} lost`);
