@@ -132,7 +132,7 @@ class RunProvider:
         """The newest figures of a window, see :class:`locust_realism.web.provider.Provider`."""
         self._known = self._facts()
         window = window or "run"
-        answer = self.whole.complete(self.figures.get(window), window)
+        answer = self.whole.complete(self.figures.get(window, patience_s=FIRST_ANSWER_S), window)
         return {"age_s": None, **answer, "state": self._state()}
 
     def final_summary(self) -> Document:

@@ -263,8 +263,8 @@ def main() -> None:
             cloud,
             numthreads=options.threads,
             request_queue_size=512,
-            # TLS is agreed on where connections are accepted: a client that ends in the middle of it holds up all others
-            timeout=3 if options.certificate else 120,
+            # TLS is agreed on where connections are accepted: a client that ends in the middle holds up all others
+            timeout=10 if options.certificate else 120,
             shutdown_timeout=0.2,
         )
         if options.certificate:
