@@ -4,12 +4,13 @@ from types import SimpleNamespace
 
 from locust_realism.analysis.settings import AnalysisSettings, VerdictBounds
 from locust_realism.runtime.options import OPTIONS
-from locust_realism.runtime.plugin import analysis_settings
+from locust_realism.runtime.plugin import LIVE_USER_ROWS, analysis_settings
 
 
 def test_flags_that_are_not_given_leave_the_defaults():
     defaults = SimpleNamespace(**{option.dest: option.default for option in OPTIONS})
-    assert analysis_settings(defaults) == analysis_settings(SimpleNamespace()) == AnalysisSettings()
+    live = AnalysisSettings(max_user_rows=LIVE_USER_ROWS)
+    assert analysis_settings(defaults) == analysis_settings(SimpleNamespace()) == live
 
 
 def test_each_flag_reaches_its_setting():
@@ -28,6 +29,7 @@ def test_each_flag_reaches_its_setting():
         skip_requests=2500,
         sample_requests=10_000,
         mser5=True,
+        max_user_rows=LIVE_USER_ROWS,
         percentile_rule="locust",
         bounds=VerdictBounds(cov_red=0.3, starts_min=50),
     )

@@ -13,10 +13,11 @@ SOAK = Path(__file__).parents[2] / "benchmarks" / "soak.py"
 
 
 def soak(*arguments: object, seconds: float) -> tuple[str, list[float]]:
-    """What the benchmark prints, and the megabytes that it names first in each line about a process."""
+    """What the benchmark prints, and the megabytes of the process that leads and of a worker, in whatever order."""
     command = [sys.executable, str(SOAK), *map(str, arguments)]
     result = subprocess.run(command, capture_output=True, text=True, timeout=seconds, check=False)
-    used = [float(text) for text in re.findall(r"(?:rows in \d+ s|requests), (\d+) MB", result.stdout)]
+    patterns = (r"rows in \d+ s, (\d+) MB", r"requests, (\d+) MB")
+    used = [float(text) for pattern in patterns for text in re.findall(pattern, result.stdout)]
     return result.stdout + result.stderr, used
 
 
