@@ -137,8 +137,11 @@ def with_metadata(table: pa.Table, metadata: dict[str, str] | None) -> pa.Table:
     return table.replace_schema_metadata({**(table.schema.metadata or {}), **given})
 
 
-def parquet_writer(where: Any, schema: pa.Schema, *, statistics: bool = False) -> pq.ParquetWriter:
-    """A writer with the encodings that suit our columns. Small blocks are read whole: they need no statistics."""
+def parquet_writer(where: Any, schema: pa.Schema, *, statistics: bool | list[str] = False) -> pq.ParquetWriter:
+    """A writer with the encodings that suit our columns, and ``statistics`` (least and largest value) of some of them.
+
+    Small blocks are read whole: they need none.
+    """
     import pyarrow.parquet as pq
 
     return pq.ParquetWriter(
@@ -148,7 +151,7 @@ def parquet_writer(where: Any, schema: pa.Schema, *, statistics: bool = False) -
         use_dictionary=[name for name in schema.names if name in _DICTIONARY],
         column_encoding={name: _ENCODING[name] for name in schema.names if name in _ENCODING} or None,
         store_schema=False,
-        write_statistics=statistics,
+        write_statistics=statistics if isinstance(statistics, bool) else [n for n in statistics if n in schema.names],
     )
 
 

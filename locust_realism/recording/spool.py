@@ -36,8 +36,11 @@ MERGE_AT = 32
 KEPT_BYTES = 64 << 20
 """Packed rows kept in memory while they cannot be written; the oldest beyond are lost."""
 
-GROUP_ROWS = 1 << 15
-"""Rows of a row group in a merged file: merging holds one or two, some 10 MB."""
+GROUP_ROWS, MAX_GROUP_ROWS = 1 << 16, 1 << 17
+"""Rows of a row group in a merged file; merging holds one or two of them, some 10 to 40 MB."""
+
+GROUPS = 1 << 10
+"""Row groups of a merged file, about, before they become larger: what a file says of each is held while it is open."""
 
 INFO = "run.json"
 PART_NAME = re.compile(r"(?P<kind>[a-z]+)-(?P<first>\d{6,})-(?P<last>\d{6,})\.parquet")
@@ -174,10 +177,11 @@ def merge_files(paths: list[Path], target: Path, *, fsync: bool = False) -> int:
     partial = target.with_name(target.name + ".partial")
     rows, writer = 0, None
     try:
-        for table in _large_groups(paths):
+        group_rows = min(max(_rows_of(paths) // GROUPS, GROUP_ROWS), MAX_GROUP_ROWS)
+        for table in _large_groups(paths, group_rows):
             if writer is None:
-                writer = parquet_writer(str(partial), table.schema, statistics=True)
-            writer.write_table(table, row_group_size=GROUP_ROWS)
+                writer = parquet_writer(str(partial), table.schema, statistics=["launch_us"])
+            writer.write_table(table, row_group_size=group_rows)
             rows += table.num_rows
         if writer is not None:
             writer.close()
@@ -193,8 +197,16 @@ def merge_files(paths: list[Path], target: Path, *, fsync: bool = False) -> int:
     return rows
 
 
-def _large_groups(paths: list[Path]) -> Iterator[pa.Table]:
-    """The rows of several files in tables of about GROUP_ROWS."""
+def _rows_of(paths: list[Path]) -> int:
+    total = 0
+    for path in paths:
+        with open_parquet(str(path)) as file:
+            total += file.metadata.num_rows
+    return total
+
+
+def _large_groups(paths: list[Path], rows: int) -> Iterator[pa.Table]:
+    """The rows of several files in tables of about so many."""
     import pyarrow as pa
 
     waiting: list[pa.Table] = []
@@ -207,7 +219,7 @@ def _large_groups(paths: list[Path]) -> Iterator[pa.Table]:
                 # parts may differ in what they say of themselves; the first one speaks for all
                 schema = schema or table.schema
                 waiting.append(table.replace_schema_metadata(schema.metadata))
-                if sum(part.num_rows for part in waiting) >= GROUP_ROWS:
+                if sum(part.num_rows for part in waiting) >= rows:
                     yield pa.concat_tables(waiting).unify_dictionaries()
                     waiting.clear()
     if waiting:

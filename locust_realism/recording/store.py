@@ -16,8 +16,8 @@ from locust_realism.recording.launches import MISSING, ROW_DTYPES, Int32, Label,
 ROW_BYTES = sum(np.dtype(dtype).itemsize for dtype in ROW_DTYPES.values())
 """Memory of one row in a LaunchLog."""
 
-DEFAULT_MAX_ROWS = 800_000
-"""Rows held in memory: 48 MB. The newest half of them is kept when they no longer fit; all stay in the file."""
+DEFAULT_MAX_ROWS = 1_200_000
+"""Rows held in memory: 72 MB. When they no longer fit, the newest quarter to half of so many; all stay in the file."""
 
 _T = TypeVar("_T")
 
@@ -83,6 +83,7 @@ class LiveRecord:
         self._start()
 
     def _start(self) -> None:
+        self._capacity = self.max_rows
         self._columns = self._allocate()
         self._size = 0
         self._labels: _Table[Label] = _Table()
@@ -95,7 +96,7 @@ class LiveRecord:
         self._dropped_until = MISSING
 
     def _allocate(self) -> dict[str, NDArray[Any]]:
-        return {name: np.empty(self.max_rows, dtype=dtype) for name, dtype in ROW_DTYPES.items()}
+        return {name: np.empty(self._capacity, dtype=dtype) for name, dtype in ROW_DTYPES.items()}
 
     def clear(self) -> None:
         """Forget everything: a new run starts."""
@@ -128,8 +129,9 @@ class LiveRecord:
             if generation is not None and generation != self.generation:
                 return
             failed = int(np.count_nonzero(block.failed))
-            for start in range(0, len(block), self.max_rows // 2):
-                self._store(block.take(slice(start, start + self.max_rows // 2)), before_reset)
+            step = max(self.max_rows // 4, 1)
+            for start in range(0, len(block), step):
+                self._store(block.take(slice(start, start + step)), before_reset)
             old, n = self._counts, len(block)
             self._counts = Counts(
                 old.rows + n,
@@ -143,8 +145,10 @@ class LiveRecord:
 
     def _store(self, block: LaunchLog, before_reset: bool) -> None:
         n = len(block)
-        if self._size + n > self.max_rows:
-            self._keep_newest(self.max_rows // 2 - n)
+        if self._size + n > self._capacity:
+            # a run that has outgrown memory is read from its file, which takes memory of its own: from now on half
+            self._capacity = max(self.max_rows // 2, 2)
+            self._keep_newest(self._capacity // 2 - n)
         where = slice(self._size, self._size + n)
         for name in ROW_DTYPES:
             if name not in ("label", "outcome"):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ctypes
 import sys
+from typing import Any
 
 M_MMAP_THRESHOLD = -3
 M_ARENA_MAX = -8
@@ -23,10 +24,24 @@ def give_memory_back() -> bool:
     import pyarrow as pa
 
     pa.set_memory_pool(pa.system_memory_pool())
+    mallopt = _from_libc("mallopt")
+    return mallopt is not None and bool(mallopt(M_MMAP_THRESHOLD, OWN_MAPPING_BYTES) and mallopt(M_ARENA_MAX, ARENAS))
+
+
+def trim() -> None:
+    """Give back what a computation that is over has left in the heaps; takes some milliseconds, in a native thread."""
+    if _malloc_trim is not None:
+        _malloc_trim(0)
+
+
+def _from_libc(name: str) -> Any:
+    """A function of the C library; None where it has none of that name."""
     if not sys.platform.startswith("linux"):
-        return False
+        return None
     try:
-        mallopt = ctypes.CDLL(None).mallopt
+        return getattr(ctypes.CDLL(None), name)
     except (AttributeError, OSError):
-        return False
-    return bool(mallopt(M_MMAP_THRESHOLD, OWN_MAPPING_BYTES) and mallopt(M_ARENA_MAX, ARENAS))
+        return None
+
+
+_malloc_trim = _from_libc("malloc_trim")

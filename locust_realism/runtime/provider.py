@@ -13,6 +13,7 @@ from locust_realism.analysis.settings import AnalysisSettings
 from locust_realism.analysis.summary import summarize
 from locust_realism.recording.launches import LaunchLog
 from locust_realism.runtime.live import Document, LiveFigures
+from locust_realism.runtime.memory import trim
 from locust_realism.runtime.recording import Recording
 from locust_realism.runtime.whole_run import WholeRun, holds
 
@@ -86,7 +87,10 @@ class RunProvider:
     def _compute(self, window: str) -> Document:
         """Called in a native thread: nothing here may touch Locust or gevent."""
         with self.whole.turn:
-            return self._newest(window)
+            try:
+                return self._newest(window)
+            finally:
+                trim()
 
     def _newest(self, window: str) -> Document:
         log: LaunchLog = self.recording.launches(since_reset=window == "reset")

@@ -14,6 +14,7 @@ from locust_realism.analysis.settings import AnalysisSettings
 from locust_realism.recording.slices import RecordedLaunches, recorded_launches
 from locust_realism.recording.store import WHOLE_RUN
 from locust_realism.runtime.live import Document, LiveFigures
+from locust_realism.runtime.memory import trim
 from locust_realism.runtime.run_record import Recording
 
 REFRESH_S = 10.0
@@ -74,6 +75,7 @@ class Turn:
         self._lock.acquire()
 
     def __exit__(self, *_: object) -> None:
+        trim()
         self._lock.release()
         self._sleep(0.001)  # else it would be taken again before anybody who waits wakes up
 
@@ -118,6 +120,12 @@ class WholeRun:
 
     def _compute(self, window: str) -> Document:
         """Called in a native thread."""
+        try:
+            return self._read(window)
+        finally:
+            trim()
+
+    def _read(self, window: str) -> Document:
         settings = self._settings(window)
         with on_disk(self.recording, since_reset=window == "reset", turn=self.turn) as launches:
             if launches is None:
