@@ -155,7 +155,7 @@ class TestLocustCsv:
     def test_what_locusts_own_logger_writes_is_read(self, file: Path) -> None:
         from locust.env import Environment
 
-        # Locust has it since 2.44 or so; the oldest supported one does not
+        # Locust has it since 2.44; the oldest supported one does not
         logger = pytest.importorskip("locust.contrib.csv_request_logger")
         environment = Environment()
         writer = logger.CsvRequestLogger(str(file))
