@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import replace
@@ -16,6 +17,8 @@ from locust_realism.recording.store import WHOLE_RUN
 from locust_realism.runtime.live import Document, LiveFigures
 from locust_realism.runtime.memory import trim
 from locust_realism.runtime.run_record import Recording
+
+logger = logging.getLogger(__name__)
 
 REFRESH_S = 10.0
 """Seconds between two readings of a recording, at least; a reading that takes long is repeated more rarely."""
@@ -113,6 +116,11 @@ class WholeRun:
         self._bounds[window] = document.pop("missing")
         if self.recording.files is None:
             return _with_note(document, GONE)
+        if fresh and self.recording.record is not None:
+            rows = self.recording.record.counts().rows
+            logger.info(
+                "Reading the figures of %s launches from the recording; a million takes about a second.", f"{rows:,}"
+            )
         tables: dict[str, Any] = self.figures.fresh(window) if fresh else self.figures.get(window, patience_s=3.0)
         if tables.get("incomplete"):
             return _with_note(document, BROKEN)
