@@ -17,7 +17,7 @@ import pytest
 
 from tests.support import eventually, free_port, run_locust, started_locust
 
-pytestmark = pytest.mark.e2e
+pytestmark = [pytest.mark.e2e, pytest.mark.timed]
 
 LOCUSTFILE = Path(__file__).with_name("recording_locustfile.py")
 HEADLESS = ("-f", LOCUSTFILE, "--headless", "--users", 12, "--spawn-rate", 12, "--only-summary")

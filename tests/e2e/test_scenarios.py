@@ -56,6 +56,7 @@ def test_gov_site_asks_for_six_objects_in_the_mix_of_the_talk(tmp_path: Path, pr
     assert rows["GET 010_Home"]["p50_ms"] < 250
 
 
+@pytest.mark.timed
 @pytest.mark.parametrize(
     ("distribution", "cov"), [("uniform", 1 / math.sqrt(3)), ("exponential", 1.0), ("constant", 0.0)]
 )
