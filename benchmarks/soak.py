@@ -189,13 +189,9 @@ def paced(minutes: float, directory: Path, workers: int = 50, per_second: int = 
     receiver.close()
     recording.detach()
     settled = held[len(held) // 5 :]
-    first, last = settled[: max(len(settled) // 4, 1)], settled[-len(settled) // 4 :]
-    # what is left between two merges of files, which take some memory for a moment
-    growth = float(np.quantile(last, 0.25) - np.quantile(first, 0.25))
-    print(f"{workers} workers at {per_second:,} rows/s for {minutes:g} min: ", end="")
-    print(f"memory grew by {growth:+.0f} MB (aim 30), ", end="")
-    print(f"at most {max(held) - held[0]:.0f} MB more than at the start")
-    return growth <= 30
+    growth = float(np.mean(settled[-len(settled) // 4 :]) - np.mean(settled[: max(len(settled) // 4, 1)]))
+    print(f"{workers} workers at {per_second:,} rows/s for {minutes:g} min: memory grew by {growth:+.0f} MB (aim 20)")
+    return growth <= 20
 
 
 def _report_of(number: int, rows: int, data: bytes) -> dict[str, Any]:

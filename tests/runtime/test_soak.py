@@ -44,4 +44,4 @@ def test_fifty_workers_for_ten_minutes() -> None:
     text, _ = soak("--minutes", 10, seconds=1200)
     grown = re.search(r"memory grew by ([+-]\d+) MB", text)
     assert grown is not None, text
-    assert float(grown[1]) <= 30, text
+    assert float(grown[1]) <= 20, text
