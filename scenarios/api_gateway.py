@@ -11,7 +11,6 @@ LOCUST_API_CLIENT_SECRET, because others on this machine see a command line.
 
 from __future__ import annotations
 
-import argparse
 import base64
 import random
 import time
@@ -22,8 +21,9 @@ from locust import FastHttpUser, events, task
 
 from locust_realism import install
 from locust_realism.runtime.embedded import embedded_target
-from locust_realism.runtime.options import Option, add_options
+from locust_realism.runtime.options import Option
 from locust_realism.runtime.preflight import preflight, reachable
+from locust_realism.runtime.scenario_options import scenario_options
 from locust_realism.runtime.think_time import think_time_options
 
 REFRESHED = (0.6, 0.9)
@@ -81,17 +81,13 @@ OPTIONS = (
 )
 
 
-@events.init_command_line_parser.add_listener
-def add_scenario_options(parser: argparse.ArgumentParser, **_: Any) -> None:
-    add_options(parser, "API gateway scenario", OPTIONS)
-
-
 @events.test_start.add_listener
 def set_up(environment: Any, **_: Any) -> None:
     Client.insecure = environment.parsed_options.api_insecure
 
 
 install()
+scenario_options("API gateway scenario", OPTIONS)
 preflight(reachable)
 think_time_options(Client, mean=0.05)
 embedded_target(Path(__file__).with_name("targets") / "api_gateway_server.py")

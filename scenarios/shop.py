@@ -12,7 +12,6 @@ next depends on the last one (a Markov chain).
 
 from __future__ import annotations
 
-import argparse
 import os
 import random
 from pathlib import Path
@@ -22,9 +21,10 @@ from locust import HttpUser, MarkovTaskSet, events, transitions
 
 from locust_realism import Population, SineRate, diurnal_sine, install, lognormal
 from locust_realism.runtime.embedded import embedded_target
-from locust_realism.runtime.options import Option, add_options, bounded
+from locust_realism.runtime.options import Option, bounded
 from locust_realism.runtime.plan import connecting
 from locust_realism.runtime.preflight import preflight, reachable
+from locust_realism.runtime.scenario_options import POSITIVE, scenario_options
 from locust_realism.runtime.think_time import think_time_options
 
 DAY_S = 86400.0
@@ -86,7 +86,6 @@ class Customer(HttpUser):
     tasks = [Visit]  # noqa: RUF012
 
 
-POSITIVE = bounded(float, above=0)
 # fmt: off
 OPTIONS = (
     Option("--shop-load", "pool", "pool: a number of users who think (--think-time); sine: pages are asked for at a "
@@ -105,11 +104,6 @@ OPTIONS = (
 # fmt: on
 
 
-@events.init_command_line_parser.add_listener
-def add_scenario_options(parser: argparse.ArgumentParser, **_: Any) -> None:
-    add_options(parser, "Shop scenario", OPTIONS)
-
-
 @events.init.add_listener
 def choose_load(environment: Any, **_: Any) -> None:
     """Who asks for pages, and when."""
@@ -125,6 +119,7 @@ def choose_load(environment: Any, **_: Any) -> None:
 
 
 install()
+scenario_options("Shop scenario", OPTIONS)
 think_time_options(Customer, mean=5)
 preflight(reachable)
 embedded_target(Path(__file__).with_name("targets") / "shop_server.py")

@@ -10,7 +10,6 @@ https://dev.to/jankaritech), whose two tasks are the default; ``--dav-weights`` 
 
 from __future__ import annotations
 
-import argparse
 import logging
 import os
 import uuid
@@ -26,11 +25,11 @@ from locust.user.task import LOCUST_STATE_STOPPING
 
 from locust_realism import ConstantRate, Population, install, lognormal
 from locust_realism.runtime.embedded import embedded_target
-from locust_realism.runtime.options import add_options
 from locust_realism.runtime.plan import connecting
 from locust_realism.runtime.preflight import preflight
 from locust_realism.runtime.runid import RunId
 from locust_realism.runtime.sample_pdf import sample_pdf
+from locust_realism.runtime.scenario_options import scenario_options
 from locust_realism.runtime.think_time import think_time_options
 
 try:
@@ -206,11 +205,6 @@ class Shared:
 state = Shared()
 
 
-@events.init_command_line_parser.add_listener
-def add_scenario_options(parser: argparse.ArgumentParser, **_: Any) -> None:
-    add_options(parser, "WebDAV scenario", OPTIONS)
-
-
 @events.init.add_listener
 def only_clean_up(environment: Any, **_: Any) -> None:
     """``--dav-cleanup``: remove leftovers instead of running a test."""
@@ -244,6 +238,7 @@ def people_who_come_and_go(environment: Any, **_: Any) -> None:
 
 
 install()
+scenario_options("WebDAV scenario", OPTIONS)
 think_time_options(WebdavUser, mean=1)
 embedded_target(
     Path(__file__).with_name("targets") / "webdav_server.py", ["--admin", "admin"], on_ready=log_in_as_embedded_admin

@@ -7,7 +7,8 @@ from typing import Any
 
 from webdav_accounts import OCS_HOME
 
-from locust_realism.runtime.options import Option, bounded
+from locust_realism.runtime.options import Option
+from locust_realism.runtime.scenario_options import POSITIVE
 
 OPERATIONS = ("get", "put", "list", "mkcol", "move", "delete", "put-large")
 """What users can do, as ``--dav-weights`` calls it."""
@@ -37,7 +38,6 @@ class ValueOrDead(argparse._StoreAction):
         super().__init__(**given, nargs="?", const="dead")
 
 
-POSITIVE = bounded(float, above=0)
 # fmt: off
 OPTIONS = (
     Option("--dav-weights", "get=3,put=1", f"How often users do what: {', '.join(OPERATIONS)}.", type=checked_weights),

@@ -10,7 +10,6 @@ test of ten minutes, whatever the replay takes; Locust ends when all have been t
 
 from __future__ import annotations
 
-import argparse
 import logging
 import time
 from collections.abc import Iterator
@@ -18,11 +17,12 @@ from typing import Any
 
 import gevent
 import numpy as np
-from locust import User, events, task
+from locust import User, task
 from numpy.typing import NDArray
 
 from locust_realism import install, lognormal
-from locust_realism.runtime.options import Option, add_options, bounded
+from locust_realism.runtime.options import Option, bounded
+from locust_realism.runtime.scenario_options import POSITIVE, scenario_options
 
 logger = logging.getLogger(__name__)
 
@@ -36,7 +36,7 @@ GIVE_UP = 30.0
 
 OPTIONS = (
     Option("--replay-samples", 3_421_980, "How many samples.", type=bounded(int, least=1), in_ui=False),
-    Option("--replay-rate", 5706.3, "Samples a second.", type=bounded(float, above=0), in_ui=False),
+    Option("--replay-rate", 5706.3, "Samples a second.", type=POSITIVE, in_ui=False),
     Option(
         "--replay-worse-from",
         1.0,
@@ -89,9 +89,5 @@ class Teller(User):
         gevent.sleep(3600)
 
 
-@events.init_command_line_parser.add_listener
-def add_scenario_options(parser: argparse.ArgumentParser, **_: Any) -> None:
-    add_options(parser, "Replayed samples", OPTIONS)
-
-
 install()
+scenario_options("Replayed samples", OPTIONS)
