@@ -53,7 +53,7 @@ def document_of(plan: Plan, rows: Sequence[Row], *, failures: Sequence[str] = ()
         "feedback": report.feedback,
         "windows": _of_runs(rows, "windows") if report.windows else [],
         "over_time": _of_runs(rows, "charts", "over_time") if report.rate else [],
-        "segments": _of_runs(rows, "steady_state", "segments") if report.rate else [],
+        "parts": _of_runs(rows, "parts") if report.rate else [],
         "capacity": _of_runs(rows, "capacity") if report.capacity else [],
         "names": _of_runs(rows, "response_times") if report.capacity else [],
         "failures": list(failures),

@@ -167,7 +167,8 @@ class Plan:
         server = None if variant.server is None else [variant.server.command, variant.server.path]
         times = (self.warm_up_s, self.steady_of(variant), self.cool_down_s)
         place = (cell.users, cell.think_time_s, cell.run_seed, cell.repetition, self.think_option)
-        return [own, server, times, place, self.report.figures_of, self.report.windows]
+        shown = (self.report.figures_of, self.report.windows, self.report.rate)
+        return [own, server, times, place, *shown]
 
     def spawn_rate(self, cell: Cell) -> float:
         """Users started a second: by default all are there after half of the warm-up."""

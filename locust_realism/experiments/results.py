@@ -15,6 +15,7 @@ from typing import Any
 from locust_realism.analysis.intervals import AGGREGATED, in_launch_order
 from locust_realism.analysis.jsonable import to_json_safe
 from locust_realism.experiments.figures import ESTIMATED, chosen_launches, load_figures, response_figures
+from locust_realism.experiments.parts import part_rows
 from locust_realism.experiments.plan import Cell, Plan
 from locust_realism.experiments.process import Outcome
 from locust_realism.experiments.windows import window_rows
@@ -37,6 +38,8 @@ def row_of(plan: Plan, cell: Cell, outcome: Outcome, order: int) -> Row:
     pattern, verdict = summary["pattern"], summary["verdict"]
     if plan.report.windows:
         summary = {**summary, "windows": window_rows(chosen, plan.report.windows)}
+    if plan.report.rate:
+        summary = {**summary, "parts": part_rows(chosen)}
     return {
         "format_version": FORMAT_VERSION, "plan": plan.name, "full": plan.full, "key": cell.key, "order": order,
         "variant": cell.variant.name, "users": cell.users, "think_time_s": cell.think_time_s,

@@ -21,6 +21,7 @@ from locust_realism.experiments import runner
 from locust_realism.experiments.cells import cells_of, difference_rows, series_of, target_rows
 from locust_realism.experiments.figures import bin_edges
 from locust_realism.experiments.page import document_of, render_page
+from locust_realism.experiments.parts import part_rows
 from locust_realism.experiments.plan import Cell, Plan
 from locust_realism.experiments.plan_reading import plan_of_options
 from locust_realism.experiments.process import Outcome, RunError, locust_command
@@ -172,6 +173,18 @@ def test_limits_of_a_cell_hold_as_often_as_they_say(plan: Plan) -> None:
     assert held >= 160 * 0.95 - 5 * (160 * 0.95 * 0.05) ** 0.5
     log = LaunchLog.build(np.arange(400) * 1000, rng.exponential(8000, 400))
     assert response_figures(log)["mean_ms"] == pytest.approx(log.response_us.mean() / 1e3)
+
+
+def test_the_parts_of_a_run_hold_all_its_requests_each_with_limits(plan: Plan) -> None:
+    """Three times as slow in the second half: the limits of the first and of the last part are apart."""
+    rng = np.random.default_rng(8)
+    times = rng.exponential(10_000, 2010) * np.repeat([1, 3], 1005)
+    rows = part_rows(LaunchLog.build(np.cumsum(rng.exponential(5000, 2010)).astype(np.int64), times))
+    assert (len(rows), sum(row["n"] for row in rows)) == (20, 2010)
+    assert all(row["p50_ms_low"] < row["p50_ms"] < row["p50_ms_high"] for row in rows)
+    assert rows[0]["p50_ms_high"] < rows[-1]["p50_ms_low"]
+    assert rows[3]["start_s"] == pytest.approx(sum(row["duration_s"] for row in rows[:3]))
+    assert part_rows(LaunchLog.build(np.arange(79), times[:79])) == []
 
 
 def test_missing_response_times_are_requests_without_figures() -> None:

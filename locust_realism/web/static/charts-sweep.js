@@ -17,8 +17,9 @@ function colorOf(theme, i) {
  * @param {string} name @param {[number, any, any, any][]} points x, value, low, high @param {string} color @param {number} i
  */
 function withErrors(name, points, color, i) {
-  const bars = points.filter(([, , low, high]) => isNumber(low) && isNumber(high))
-    .flatMap(([x, , low, high]) => [[x, low], [x, high], [x, null]]);
+  // a limit that the data does not set is not drawn: the stroke then begins at the point
+  const bars = points.filter(([, , low, high]) => isNumber(low) || isNumber(high))
+    .flatMap(([x, y, low, high]) => [[x, isNumber(low) ? low : y], [x, isNumber(high) ? high : y], [x, null]]);
   return [
     lineSeries(name, points.map(([x]) => x), points.map(([, y]) => y), color, { showSymbol: true, symbol: SYMBOLS[i % SYMBOLS.length], symbolSize: 7 }),
     ...(bars.length ? [{ type: "line", name: `${name} `, silentInLegend: true, silent: true, data: bars, showSymbol: false, color,

@@ -128,9 +128,21 @@ function cells(context, data) {
   ].filter((column) => some(column.key));
   const table = createTable(context, { caption: "Cells", columns: /** @type {any} */ (columns), rowKey: (row) => `${row.variant}|${row.users}|${row.think_time_s}` });
   table.update(data.cells.map((/** @type {any} */ cell) => ({ ...cell, status: cell.verdict })));
-  const reasons = [...new Set(data.cells.filter((/** @type {any} */ cell) => cell.verdict !== "green").map((/** @type {any} */ cell) => cell.verdict_sentence))];
+  const reasons = alike(data.cells.filter((/** @type {any} */ cell) => cell.verdict !== "green").map((/** @type {any} */ cell) => String(cell.verdict_sentence)));
   return part("Every cell", table.root, h("p", { class: "lr-fine" }, "In brackets: 95 % limits. R is the response time, Z the think time."),
-    reasons.length > 0 && h("ul", { class: "lr-findings" }, ...reasons.map((text) => h("li", {}, String(text)))));
+    reasons.length > 0 && h("ul", { class: "lr-findings" }, ...reasons.map((text) => h("li", {}, text))));
+}
+
+/** Sentences of which those that differ in figures only are told once. @param {string[]} sentences */
+function alike(sentences) {
+  /** @type {Map<string, string[]>} */
+  const groups = new Map();
+  for (const text of sentences) {
+    const kind = text.replace(/[\d.,]*\d/g, "#");
+    groups.set(kind, [...(groups.get(kind) ?? []), text]);
+  }
+  return [...groups.values()].map(([first, ...others]) => (others.some((text) => text !== first)
+    ? `${first} The same of ${others.length === 1 ? "another cell" : `${others.length} other cells`}.` : String(first)));
 }
 
 /** @param {any} row */
@@ -145,11 +157,17 @@ function groups(context, data) {
   const { columns, sizes } = data.groups;
   const table = createTable(context, { caption: "CoV by number of users", rowKey: (row) => String(row.users), columns: [
     { key: "users", title: "Users" },
-    ...columns.map((/** @type {any} */ column, /** @type {number} */ i) => ({ key: String(i), title: column.name, digits: 2 })) ] });
+    ...columns.map((/** @type {any} */ column, /** @type {number} */ i) => ({ key: String(i), title: column.name, format: (/** @type {any} */ value, /** @type {any} */ row) => spread(value, column.cov[row.users]) })) ] });
   table.update(sizes.map((/** @type {number} */ size) => ({ users: size, ...Object.fromEntries(columns.map((/** @type {any} */ column, /** @type {number} */ i) => [String(i), column.cov[size]?.cov ?? null])) })));
   const chart = createChart(context, { title: "CoV by number of users", term: "groups", name: "sweep-groups", height: 380 });
   chart.update(groupsChart(data.groups));
-  return part("CoV by number of users", chart.root, table.root);
+  return part("CoV by number of users", chart.root, table.root, h("p", { class: "lr-fine" }, "±: half of the 95 % interval. Few users launch little in a short run."));
+}
+
+/** A CoV and how well it is known. @param {any} value @param {any} group */
+function spread(value, group) {
+  const known = isNumber(group?.cov_high) && isNumber(group?.cov_low);
+  return formatNumber(value, 2) + (known ? ` ±${formatNumber((group.cov_high - group.cov_low) / 2, 2)}` : "");
 }
 
 /** @param {any} context @param {any} data */
@@ -204,17 +222,19 @@ function overTime(context, data) {
       chart.update(overTimeChart(run.value, /** @type {any} */ (what)));
       return chart.root;
     });
-    return h("div", {}, h("div", { class: "lr-grid" }, rate, times), segments(context, run.name, data.segments[i]?.value));
+    return h("div", {}, h("div", { class: "lr-grid" }, rate, times), parts(context, run.name, data.parts[i]?.value));
   }));
 }
 
-/** Equal parts of a run: what a figure of the whole hides. @param {any} context @param {string} name @param {any[]} rows */
-function segments(context, name, rows) {
-  const table = createTable(context, { caption: `Equal parts of the run, ${name}`, rowKey: (row) => String(row.start_s), columns: [
-    { key: "start_s", title: "From", unit: "s", digits: 0 }, { key: "n", title: "Requests" }, { key: "rate", title: "Throughput", unit: "/s" }, { key: "mean_ms", title: "Mean", unit: "ms" },
-    ...["p50", "p90", "p95", "p99"].map((key) => ({ key: `${key}_ms`, title: key, unit: "ms" })) ] });
-  table.update((rows ?? []).map((row) => ({ ...row, rate: row.rate ?? row.n / row.duration_s })));
-  return rows?.length ? table.root : null;
+/** Parts of a run with as many requests each: what a figure of the whole hides. @param {any} context @param {string} name @param {any[] | undefined} rows */
+function parts(context, name, rows) {
+  if (!rows?.length) return null;
+  const table = createTable(context, { caption: `Parts of the run with as many requests each, ${name}`, rowKey: (row) => String(row.start_s), columns: [
+    { key: "start_s", title: "From", unit: "s", digits: 0 }, { key: "duration_s", title: "Length", unit: "s", digits: 1 }, { key: "n", title: "Requests" },
+    { key: "rate", title: "Throughput", unit: "/s", format: withLimits(rows, "rate") },
+    ...["p50", "p90", "p95"].map((key) => ({ key: `${key}_ms`, title: key, unit: "ms", format: withLimits(rows, `${key}_ms`) })) ] });
+  table.update(rows);
+  return table.root;
 }
 
 /** @param {any} context @param {any} data */
