@@ -16,7 +16,7 @@ from locust_realism.analysis.differences import (
     share_estimate,
 )
 from locust_realism.analysis.responses import known_responses, response_table
-from locust_realism.analysis.settings import AnalysisSettings
+from locust_realism.analysis.settings import AnalysisSettings, VerdictBounds
 from locust_realism.recording.launches import LaunchLog
 
 Row = dict[str, Any]
@@ -24,6 +24,9 @@ Row = dict[str, Any]
 QUANTILES = {"p50_ms": "0.5", "p90_ms": "0.9", "p95_ms": "0.95", "p99_ms": "0.99", "p999_ms": "0.999"}
 ESTIMATED = ("rate", "mean_ms", *QUANTILES, "failed_share", "launch_cov", "response_share")
 """Figures that have ``_low`` and ``_high`` beside them, 95 % confidence limits; None where the data sets none."""
+
+WHOLE = 0.8
+"""The share of a run's launches from which on what is judged counts as the run."""
 
 BINS_PER_DECADE = 40
 FIRST_DECADE, LAST_DECADE = -3, 6
@@ -75,15 +78,18 @@ def load_figures(log: LaunchLog, summary: Row) -> Row:
     """Throughput, CoV of the launches and R / (R + Z) of all launches of a run, in launch order.
 
     The limits of CoV are those of independent gaps, sdev 1 / sqrt(n); those of R / (R + Z) come from the mean response
-    time, Z being what was measured.
+    time, Z being what was measured. Both are judged while all users run: where that is a part of the run (it adds
+    users slowly), CoV has the limits of that part and the ratio none, and neither is told of fewer gaps than a verdict
+    takes, in which only short think times find room.
     """
-    pattern = summary["pattern"]
+    pattern, judged = summary["pattern"], summary["window"].get("judged", len(log))
+    enough = judged > VerdictBounds().min_gaps
     found = limits("rate", rate_estimate(log.launch_us))
-    cov = pattern["cov"]
-    half = 1.96 / math.sqrt(max(len(log) - 1, 1))
-    found |= limits("launch_cov", Estimate(math.nan if cov is None else cov, *_around(cov, half), len(log)))
-    share, think = pattern["response_share"], pattern["think_mean_s"]
-    if share is None or not think:
+    cov = pattern["cov"] if enough else None
+    half = 1.96 / math.sqrt(max(judged - 1, 1))
+    found |= limits("launch_cov", Estimate(math.nan if cov is None else cov, *_around(cov, half), judged))
+    share, think = pattern["response_share"] if enough else None, pattern["think_mean_s"]
+    if share is None or not think or judged < WHOLE * len(log):
         return found | limits(
             "response_share", Estimate(share if share is not None else math.nan, -math.inf, math.inf, 0)
         )

@@ -148,5 +148,6 @@ def _of_runs(rows: Sequence[Row], *keys: str) -> list[Row]:
         for key in keys:
             value = value.get(key) if value is not None else None
         if value:
-            found.append({"name": " ".join(_words(row)), "value": value})
+            again = [f"(repetition {row['repetition'] + 1})"] if row["repetition"] else []
+            found.append({"name": " ".join([*_words(row), *again]), "value": value})
     return found

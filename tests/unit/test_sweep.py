@@ -8,6 +8,7 @@ import functools
 import io
 import itertools
 import json
+import math
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -19,7 +20,7 @@ from locust_realism.analysis.summary import summarize
 from locust_realism.cli.sweep_progress import SweepProgress
 from locust_realism.experiments import runner
 from locust_realism.experiments.cells import cells_of, difference_rows, series_of, target_rows
-from locust_realism.experiments.figures import bin_edges
+from locust_realism.experiments.figures import bin_edges, load_figures
 from locust_realism.experiments.page import document_of, render_page
 from locust_realism.experiments.parts import part_rows
 from locust_realism.experiments.plan import Cell, Plan
@@ -173,6 +174,20 @@ def test_limits_of_a_cell_hold_as_often_as_they_say(plan: Plan) -> None:
     assert held >= 160 * 0.95 - 5 * (160 * 0.95 * 0.05) ** 0.5
     log = LaunchLog.build(np.arange(400) * 1000, rng.exponential(8000, 400))
     assert response_figures(log)["mean_ms"] == pytest.approx(log.response_us.mean() / 1e3)
+
+
+@pytest.mark.parametrize(("judged", "cov", "share"), [(None, True, True), (900, True, False), (40, False, False)])
+def test_a_run_that_adds_users_claims_no_more_than_what_was_judged(judged: int | None, cov: bool, share: bool) -> None:
+    """The CoV of the last part of a run has the limits of that part; of a few launches nothing is said."""
+    outcome = made(8, 3)
+    window = outcome.summary["window"] | ({} if judged is None else {"judged": judged})
+    pattern = outcome.summary["pattern"] | {"response_share": 0.4, "think_mean_s": 0.1, "cov": 1.0}
+    found = load_figures(outcome.log, outcome.summary | {"window": window, "pattern": pattern})
+    assert (found["launch_cov"] is not None, found["response_share_low"] is not None) == (cov, share)
+    assert (found["response_share"] is not None) == cov
+    if cov:
+        n = judged or len(outcome.log)
+        assert found["launch_cov_high"] - 1 == pytest.approx(1.96 / math.sqrt(n - 1))
 
 
 def test_the_parts_of_a_run_hold_all_its_requests_each_with_limits(plan: Plan) -> None:

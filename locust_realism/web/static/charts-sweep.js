@@ -3,6 +3,8 @@
 import { baseOption, lineSeries, timeAxis } from "./chart.js";
 import { formatClock, formatNumber, formatTick, isNumber } from "./format.js";
 
+const LEGEND_WIDTH = 1000;
+export const MOST_IN_HALF = 4;
 const SYMBOLS = ["circle", "triangle", "rect", "diamond", "pin", "arrow"];
 
 /** @typedef {{name: string, cells: any[]}} Line */
@@ -77,6 +79,15 @@ function said(data, cells, key, unit) {
   return `From ${formatNumber(low[key])}${unit} (${place(low)}) to ${formatNumber(high[key])}${unit} (${place(high)}).`;
 }
 
+/**
+ * All names of a chart that is as wide as the page, in as many lines as they need, where a legend would else be turned over.
+ * @param {any} option @param {string[]} names
+ */
+function inFull(option, names) {
+  const width = names.reduce((sum, name) => sum + 36 + 6.5 * name.length, 0);
+  return { ...option, legend: { ...option.legend, type: "plain" }, grid: { ...option.grid, top: 44 + 20 * Math.floor(width / LEGEND_WIDTH) } };
+}
+
 /** Densities of the response times at one number of users. @param {any} density */
 export function densitiesChart(density) {
   return (/** @type {import("./theme.js").Theme} */ theme) => {
@@ -87,8 +98,9 @@ export function densitiesChart(density) {
       unit: (value) => formatNumber(value), head: (value) => `${formatNumber(value)} ms`,
       series: curves.map((/** @type {any} */ curve, /** @type {number} */ i) => lineSeries(curve.name, curve.ms, curve.density, colorOf(theme, i))),
     });
+    const names = curves.map((/** @type {any} */ curve) => curve.name);
     const tops = curves.map((/** @type {any} */ curve) => `${curve.name}: ${formatNumber(curve.ms[curve.density.indexOf(Math.max(...curve.density))])} ms`);
-    return { option, text: `Most frequent response time at ${formatTick(density.users)} users: ${tops.join("; ")}.`,
+    return { option: names.length > MOST_IN_HALF ? inFull(option, names) : option, text: `Most frequent response time at ${formatTick(density.users)} users: ${tops.join("; ")}.`,
       columns: ["line", "ms", "density"],
       rows: curves.flatMap((/** @type {any} */ curve) => curve.ms.map((/** @type {number} */ x, /** @type {number} */ i) => [curve.name, x, curve.density[i]])) };
   };
@@ -119,7 +131,7 @@ export function groupsChart(groups) {
       x: { type: "log", name: "Users whose launches are taken together", min: "dataMin", max: "dataMax", axisLabel: { formatter: formatTick } },
       y: { type: "value", name: "CoV", scale: true }, unit: (value) => formatNumber(value, 2), head: (value) => `${formatTick(value)} users`, series,
     });
-    return { option, text: "CoV of the launches of the first 1, 2, 3 … users together; independent users come to 1 with few users.",
+    return { option: inFull(option, groups.columns.map((/** @type {any} */ column) => column.name)), text: "CoV of the launches of the first 1, 2, 3 … users together; independent users come to 1 with few users.",
       columns: ["users", ...groups.columns.map((/** @type {any} */ column) => column.name)],
       rows: groups.sizes.map((/** @type {number} */ size) => [size, ...groups.columns.map((/** @type {any} */ column) => column.cov[size]?.cov ?? null)]) };
   };

@@ -1,7 +1,7 @@
 // The page of a sweep, from one JSON document: what was claimed, what was found, every cell with its limits.
 
 import { createChart } from "./chart.js";
-import { densitiesChart, feedbackChart, figureChart, groupsChart, overTimeChart } from "./charts-sweep.js";
+import { MOST_IN_HALF, densitiesChart, feedbackChart, figureChart, groupsChart, overTimeChart } from "./charts-sweep.js";
 import { h } from "./dom.js";
 import { digitsFor, formatNumber, formatShare, formatTick, isNumber } from "./format.js";
 import { drawOffline, termList } from "./offline.js";
@@ -90,18 +90,18 @@ function charts(context, data) {
     has("response_share") ? of("response_share", `R / (R + Z) ${against}`, { name: "share", min: 0 }) : null,
     of("generator_cpu", `CPU of the generator ${against}`, { name: "cores", unit: "cores", min: 0 }),
     has("server_cpu") ? of("server_cpu", `CPU of the server ${against}`, { name: "cores", unit: "cores", min: 0 }) : null,
-    ...densityCharts(context, data)));
+    ...densityCharts(context, data, false)), ...densityCharts(context, data, true));
 }
 
 /** @param {any} context @param {any} data */
 function densities(context, data) {
-  return part("Densities", h("div", { class: "lr-grid" }, ...densityCharts(context, data)));
+  return part("Densities", h("div", { class: "lr-grid" }, ...densityCharts(context, data, false)), ...densityCharts(context, data, true));
 }
 
-/** @param {any} context @param {any} data */
-function densityCharts(context, data) {
-  return data.densities.map((/** @type {any} */ density) => {
-    const chart = createChart(context, { title: `Density at ${formatTick(density.users)} users`, name: `sweep-density-${density.users}` });
+/** Those with few or with many curves, which need the width of the page. @param {any} context @param {any} data @param {boolean} wide */
+function densityCharts(context, data, wide) {
+  return data.densities.filter((/** @type {any} */ density) => (density.curves.length > MOST_IN_HALF) === wide).map((/** @type {any} */ density) => {
+    const chart = createChart(context, { title: `Density at ${formatTick(density.users)} users`, name: `sweep-density-${density.users}`, ...(wide ? { height: 360 } : {}) });
     chart.update(densitiesChart(density));
     return chart.root;
   });
@@ -222,8 +222,13 @@ function overTime(context, data) {
       chart.update(overTimeChart(run.value, /** @type {any} */ (what)));
       return chart.root;
     });
-    return h("div", {}, h("div", { class: "lr-grid" }, rate, times), parts(context, run.name, data.parts[i]?.value));
+    return h("div", {}, h("div", { class: "lr-grid" }, rate, times), parts(context, run.name, of(data.parts, run.name)));
   }));
+}
+
+/** What a list of runs has of one of them. @param {{name: string, value: any}[]} runs @param {string} name */
+function of(runs, name) {
+  return runs.find((run) => run.name === name)?.value;
 }
 
 /** Parts of a run with as many requests each: what a figure of the whole hides. @param {any} context @param {string} name @param {any[] | undefined} rows */
@@ -240,13 +245,13 @@ function parts(context, name, rows) {
 /** @param {any} context @param {any} data */
 function capacity(context, data) {
   if (!data.capacity.length) return null;
-  return part("How many users the system holds", ...data.capacity.map((/** @type {any} */ run, /** @type {number} */ i) => {
+  return part("How many users the system holds", ...data.capacity.map((/** @type {any} */ run) => {
     const view = createCapacity(context);
     view.update({ summary: { capacity: run.value } });
     const names = createTable(context, { caption: `Requests by name, ${run.name}`, columns: [
       { key: "label", title: "Name", kind: "name", format: (_, row) => `${row.method} ${row.label}`.trim() }, { key: "n", title: "Requests" }, { key: "failures", title: "Failed" },
       { key: "mean_ms", title: "Mean", unit: "ms" }, { key: "p50_ms", title: "p50", unit: "ms" }, { key: "p95_ms", title: "p95", unit: "ms" }, { key: "p99_ms", title: "p99", unit: "ms" } ] });
-    names.update(data.names[i]?.value ?? []);
+    names.update(of(data.names, run.name) ?? []);
     return h("div", {}, data.capacity.length > 1 && h("h3", {}, run.name), view.root, h("h3", {}, "By name"), names.root);
   }));
 }
