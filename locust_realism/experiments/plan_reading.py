@@ -39,17 +39,17 @@ REPORT_KEYS = (
 
 
 def read_plan(path: Path, *, full: bool = False, changes: Mapping[str, Any] | None = None) -> Plan:
-    """The plan of a YAML file; ``full`` takes the values under its key ``full``, ``changes`` win over both.
+    """The plan of a YAML file; ``full`` takes the values under its key ``full``, ``changes`` win over all it says.
 
-    PlanError where it cannot be run, OSError where it cannot be read.
+    They win over what a variant says of itself, too; ``options`` win name by name. PlanError where the plan cannot be
+    run, OSError where it cannot be read.
     """
     document = read_yaml(path.read_text(encoding="utf-8"), str(path)).mapping(KEYS)
     if full:
         if "full" not in document:
             raise PlanError(f"{path}: full is missing, expected the article's own length under this key")
         document |= document["full"].mapping([key for key in KEYS if key != "full"])
-    document |= _options(changes or {})
-    return _plan(document, path.parent, default_name=path.stem, place=str(path), full=full)
+    return _plan(document, _options(changes or {}), path.parent, default_name=path.stem, place=str(path), full=full)
 
 
 def plan_of_options(values: Mapping[str, Any]) -> Plan:
@@ -58,18 +58,28 @@ def plan_of_options(values: Mapping[str, Any]) -> Plan:
     >>> plan_of_options({"scenario": __file__, "users": [5, 10], "think_time": ["500ms"]}).cells()[0].think_time_s
     0.5
     """
-    return _plan(_options(values), Path(), default_name="sweep", place="the options", full=False)
+    return _plan({}, _options(values), Path(), default_name="sweep", place="the options", full=False)
 
 
 def _options(values: Mapping[str, Any]) -> dict[str, Located]:
     return of_options(values, {key: f"option --{key.replace('_', '-')}" for key in values})
 
 
-def _plan(document: dict[str, Located], directory: Path, *, default_name: str, place: str, full: bool) -> Plan:
-    for key, value in document.items():
+def _plan(
+    written: dict[str, Located],
+    given: dict[str, Located],
+    directory: Path,
+    *,
+    default_name: str,
+    place: str,
+    full: bool,
+) -> Plan:
+    """The plan of what is written in a file and of what is given on the command line, which wins."""
+    document = {**written, **{key: value for key, value in given.items() if key != "options"}}
+    for key, value in {**document, **given}.items():
         if key not in KEYS:
             raise PlanError(f"{value.place}: {key} is no key of a plan, expected one of {', '.join(KEYS)}")
-    found = _Reader(document, directory, place)
+    found = _Reader(document, given, directory, place)
     words: dict[str, Any] = {key: document[key].text().strip() for key in WORDS if key in document}
     name = words.pop("name", default_name)
     if not re.fullmatch(r"[\w.-]+", name):
@@ -90,10 +100,10 @@ def _plan(document: dict[str, Located], directory: Path, *, default_name: str, p
 
 
 class _Reader:
-    """Reads the keys of one plan, with errors that say where."""
+    """Reads the keys of one plan, with errors that say where; what is ``given`` wins over what a variant says, too."""
 
-    def __init__(self, document: dict[str, Located], directory: Path, place: str) -> None:
-        self.document, self.directory, self.place = document, directory, place
+    def __init__(self, document: dict[str, Located], given: dict[str, Located], directory: Path, place: str) -> None:
+        self.document, self.given, self.directory, self.place = document, given, directory, place
 
     def one(self, key: str, read: Any, default: Any, of: Mapping[str, Located] | None = None) -> Any:
         item = (self.document if of is None else of).get(key)
@@ -123,16 +133,17 @@ class _Reader:
         )
 
     def variant(self, name: str, own: dict[str, Located]) -> Variant:
-        both = {**self.document, **{key: own[key] for key in VARIANT_KEYS if key in own}}
+        options = {**self.options(self.document), **self.options(own), **self.options(self.given)}
+        own = {key: value for key, value in own.items() if key not in self.given}
+        both = {**self.document, **own}
         for key in ("scenario", "users"):
             if key not in both:
                 of = f" of variant {name!r}" if name else ""
                 raise PlanError(f"{self.place}: {key}{of} is missing, expected {_EXPECTED[key]}")
-        options = {**self.options(self.document), **self.options(own)}
         host = self.one("host", lambda item: item.text(), None, both)
         server = self.one("server", _server, None, own)
-        if server is not None and "host" in own:
-            raise own["host"].fail("no host beside a server: its address is that of the server")
+        if server is not None and (named := own.get("host") or self.given.get("host")) is not None:
+            raise named.fail("no host beside a server: its address is that of the server")
         return Variant(
             name=name,
             scenario=self.scenario(both["scenario"]),

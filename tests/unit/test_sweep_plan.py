@@ -57,11 +57,15 @@ def test_a_plan_is_read_with_variants_that_change_what_they_say_only(write: Any)
 
 
 def test_full_takes_the_articles_own_length_and_options_win_over_both(write: Any) -> None:
-    path = write(GOOD)
+    path = write(GOOD.replace("    users: 5\n", "    users: 5\n    steady: 30s\n"))
     assert {cell.users for cell in read_plan(path, full=True).cells()} == {200, 5}
-    changed = read_plan(path, full=True, changes={"steady": "7s", "users": [3]})
-    assert changed.steady_s == 7.0
-    assert {cell.users for cell in changed.cells()} == {3, 5}
+    changes = {"steady": "7s", "users": [3], "options": {"width": 9, "new": "a"}}
+    changed = read_plan(path, full=True, changes=changes)
+    assert {cell.users for cell in changed.cells()} == {3}, "a variant's own number too: --users 3 tries a plan out"
+    assert {changed.run_time_s(cell) for cell in changed.cells()} == {5.0 + 7.0 + 1.0}
+    plain, stalls = (dict(variant.options) for variant in changed.variants)
+    assert plain == {"--deep": True, "--shallow": False, "--width": 9, "--new": "a"}
+    assert stalls == {**plain, "--target-options": "--stall 1.5/5"}
 
 
 def test_every_cell_runs_once_a_repetition_in_random_order_that_the_seed_decides(write: Any) -> None:
@@ -149,6 +153,14 @@ def test_what_is_no_plan_is_refused(write: Any, text: str, said: str) -> None:
 def test_a_wrong_option_is_named_as_an_option() -> None:
     with pytest.raises(PlanError, match="option --users: users\\[0\\] is 0, expected a whole number from 1 on"):
         plan_of_options({"scenario": __file__, "users": [0]})
+
+
+def test_a_host_cannot_be_given_where_the_plan_starts_its_servers(write: Any) -> None:
+    brings = "    users: 5\n    server: {command: 'serve {port}'}\n"
+    path = write(GOOD.replace("    users: 5\n", brings))
+    with pytest.raises(PlanError, match="option --host: host is 'http://shop.example', expected no host beside a serv"):
+        read_plan(path, changes={"host": "http://shop.example"})
+    assert read_plan(path).variants[1].server is not None
 
 
 def test_full_of_a_plan_without_it_is_refused(write: Any) -> None:
