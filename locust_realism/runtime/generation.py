@@ -20,6 +20,7 @@ from ..workload.rates import rate_profile_from_dict
 from ..workload.scaled import scaled
 from ..workload.schedules import Entry, OpenSchedule
 from ..workload.streams import batched_draws
+from .alarm import Alarm
 from .census import Census
 from .clients import close_client
 from .plan import Plan, Planner
@@ -111,23 +112,32 @@ class Generation:
 
     def run(self) -> None:
         """Start users until the test stops: nobody may come after Locust has counted whom to stop."""
+        alarm = Alarm(self._wake.set)
+        try:
+            self._start_users(alarm)
+        finally:
+            alarm.close()
+
+    def _start_users(self, alarm: Alarm) -> None:
         dropped = 0
         while self.running:
             due = self.schedule.due()
-            left = None if due == math.inf else self.planner.time_of(due) - time.perf_counter()
-            if left is None or left > 0:
-                if self._wake.wait(timeout=left):
-                    self._wake.clear()
+            when = None if due == math.inf else self.planner.time_of(due)
+            late = -math.inf if when is None else time.perf_counter() - when
+            if late < 0:
+                alarm.set(when)
+                self._wake.wait()
+                self._wake.clear()
                 continue  # looks again whether the test is still running
             entry = self.schedule.take()
-            if -left > LATE_LIMIT_S:
+            if late > LATE_LIMIT_S:
                 self.census.missed += 1
                 self.turned_away(entry)
                 dropped += 1
                 if dropped % _DROPS_PER_TURN == 0:
                     gevent.sleep(0)
                 continue
-            self._arrive(entry, late=-left)
+            self._arrive(entry, late)
             # If the next one is due too this process is behind: its users must have their turn nevertheless.
             gevent.sleep(0)
 

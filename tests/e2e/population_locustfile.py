@@ -1,4 +1,7 @@
-"""Users who come and go; every process that has users writes, when its test stops, what became of them."""
+"""Users who come and go; every process that has users writes, when its test stops, what became of them.
+
+Who leads writes the document of the Population tab.
+"""
 
 from __future__ import annotations
 
@@ -13,7 +16,9 @@ from locust import User, constant, events, tag, task
 
 from locust_realism.runtime.control import attach
 from locust_realism.runtime.options import OPTIONS, add_options
+from locust_realism.runtime.plan import ensure_plan
 from locust_realism.runtime.population import FinitePopulation, Population, open_arrivals
+from locust_realism.runtime.population_view import population_document
 from locust_realism.runtime.sessions import user_sessions
 from locust_realism.workload.distributions import exponential, lognormal
 from locust_realism.workload.rates import ConstantRate, SineRate
@@ -22,8 +27,12 @@ RATE = float(os.environ.get("TEST_RATE", "100"))
 MEAN = float(os.environ.get("TEST_MEAN", "1"))
 WARM_UP = float(os.environ.get("TEST_WARM_UP", "1"))
 MODEL = os.environ.get("TEST_MODEL", "open")
+AWAY = float(os.environ.get("TEST_AWAY", 3 * MEAN))
+PERIOD = float(os.environ.get("TEST_PERIOD", "30"))
+STALL_S = 0.002  # gevent's timers round up to the next millisecond
 
-lags: list[float] = []  # how late a bare gevent.sleep of this process is: what the machine allows
+stalls: list[tuple[float, float]] = []  # when a bare gevent.sleep of this process was to end, and when it did
+plans: list[tuple[float, int]] = []  # when it was heard how many processes share the rate
 counts = {"on_start": 0, "on_stop": 0}
 rows: list[Any] = []
 wall = time.time() - time.perf_counter()
@@ -38,11 +47,11 @@ class Visitor(User):
     wait_time = constant(0.3)
     if MODEL == "finite":
         population = FinitePopulation(
-            int(RATE * MEAN * 4), away=exponential(3 * MEAN), session_duration=exponential(MEAN), warm_up=WARM_UP
+            int(RATE * (MEAN + AWAY)), away=exponential(AWAY), session_duration=exponential(MEAN), warm_up=WARM_UP
         )
     elif MODEL == "sine":
         population = Population(
-            arrivals=SineRate(0.2 * RATE, 1.8 * RATE, period=30),
+            arrivals=SineRate(0.2 * RATE, 1.8 * RATE, period=PERIOD),
             session_duration=lognormal(MEAN, cov=1.2),
             warm_up=WARM_UP,
         )
@@ -92,33 +101,40 @@ class Untagged(User):
 @events.init.add_listener
 def _listen(environment: Any, **_: Any) -> None:
     user_sessions(environment).listeners.append(rows.append)
+    ensure_plan(environment).subscribe(lambda plan: plans.append((time.time(), plan.workers)))
     gevent.spawn(_sleep_and_see)
 
 
 def _sleep_and_see() -> None:
     while True:
-        began = time.perf_counter()
+        due = time.perf_counter() + 0.005
         gevent.sleep(0.005)
-        lags.append(time.perf_counter() - began - 0.005)
+        if (woke := time.perf_counter()) > due + STALL_S:
+            stalls.append((due + wall, woke + wall))
 
 
 @events.test_stop.add_listener
 def _write(environment: Any, **_: Any) -> None:
     control = attach(environment)
-    if control is None or not control.generations:
+    if control is None:
+        return
+    target = Path(os.environ["TEST_OUT"])
+    if control.leading:
+        (target / "led").write_text(json.dumps(population_document(environment)))
+    if "Visitor" not in control.generations:
         return
     census = control.generations["Visitor"].census
     document = {
         "index": control.planner.index,
         "pid": os.getpid(),
-        "workers": control.planner.plan.workers,
+        "plans": plans,
         "cut_short": census.cut_short,
         "missed": census.missed,
         "arrivals": census.arrivals,
         "entered": census.entered,
         "departures": census.departures,
         "late_p99": census.late.quantile(0.99),
-        "lag_p999": sorted(lags)[int(0.999 * len(lags))],
+        "stalls": stalls,
         "origin": wall + control.planner.time_of(0),
         "sessions": [
             [r.started + wall, r.ended + wall, r.planned_start + wall, r.ending, r.tasks]
@@ -128,5 +144,4 @@ def _write(environment: Any, **_: Any) -> None:
         **counts,
     }
     rows.clear()
-    target = Path(os.environ["TEST_OUT"]) / f"{os.getpid()}-{time.time_ns()}.json"
-    target.write_text(json.dumps(document))
+    (target / f"{os.getpid()}-{time.time_ns()}.json").write_text(json.dumps(document))

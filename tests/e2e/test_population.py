@@ -1,4 +1,4 @@
-"""Populations in real Locust processes: the law of the arrivals, members that come, go and stand still, the web UI."""
+"""Populations in real Locust processes: members that come, go and stand still, the web UI, models and refusals."""
 
 from __future__ import annotations
 
@@ -16,115 +16,12 @@ from typing import Any
 
 import numpy as np
 import pytest
-from scipy import stats
 
-from locust_realism.workload.distributions import lognormal
-from locust_realism.workload.populations import expected_users
-from locust_realism.workload.rates import SineRate
+from tests.e2e.population_law import assert_nobody_was_cut_short, results, settings
 from tests.support import eventually, free_port, run_locust, started_locust
 
 pytestmark = [pytest.mark.e2e, pytest.mark.timed]
 LOCUSTFILE = Path(__file__).with_name("population_locustfile.py")
-
-
-def results(out: Path) -> list[dict[str, Any]]:
-    """What the processes wrote, in the order of their worker index."""
-    return sorted((json.loads(path.read_text()) for path in out.glob("*.json")), key=lambda d: d["index"])
-
-
-def settings(out: Path, **values: object) -> dict[str, str]:
-    return {"TEST_OUT": str(out), **{f"TEST_{name.upper()}": str(value) for name, value in values.items()}}
-
-
-def assert_nobody_was_cut_short(parts: list[dict[str, Any]]) -> None:
-    for part in parts:
-        assert part["cut_short"] == 0
-        assert part["on_start"] == part["on_stop"]
-        assert part["on_start"] == part["arrivals"] + part["entered"]
-
-
-def dispersion_is_poissons(times: np.ndarray[Any, Any], width: float) -> tuple[float, bool]:
-    """Index of dispersion of the counts in windows of this width, and whether it is in the 99.9 % band of Poisson."""
-    edges = np.arange(times[0], times[-1], width)
-    counts = np.histogram(times, edges)[0]
-    index = counts.var(ddof=1) / counts.mean()
-    free = len(counts) - 1
-    low, high = stats.chi2.ppf([0.0005, 0.9995], free) / free
-    return index, low <= index <= high
-
-
-def test_ten_thousand_arrivals_over_two_processes_are_poisson(tmp_path: Path) -> None:
-    rate, mean, warm_up = 450, 0.8, 1.0
-    done = run_locust(
-        "-f", LOCUSTFILE, "--headless", "--processes", 2, "-u", 3, "-t", "25s", "--only-summary", "--realism-seed", 17,
-        cwd=tmp_path, timeout=90, env=settings(tmp_path, rate=rate, mean=mean, warm_up=warm_up),
-    )  # fmt: skip
-    assert done.returncode == 0, done.stdout
-    parts = results(tmp_path)
-    assert [part["index"] for part in parts] == [0, 1]
-    assert [part["workers"] for part in parts] == [2, 2]
-    assert_nobody_was_cut_short(parts)
-    assert f"{rate * mean:.4g} users on average" in done.stdout
-
-    sessions = np.array([s[:3] for part in parts for s in part["sessions"]])
-    origin = min(part["origin"] for part in parts)
-    started, ended, planned = sessions.T - origin
-    arrivals = planned > warm_up
-    assert arrivals.sum() > 10_000
-    gaps = np.diff(np.sort(planned[arrivals]))
-    assert stats.kstest(gaps * rate, "expon").pvalue > 0.001
-    actual = np.sort(started[arrivals])
-    for width in (1.0, 5.0):
-        index, inside = dispersion_is_poissons(actual, width)
-        assert inside, f"index of dispersion {index:.3f} in windows of {width} s"
-    even = np.linspace(0, 20, 9000)
-    assert not dispersion_is_poissons(even, 1.0)[1], "negative control: evenly spaced arrivals"
-
-    window = (2.0, 22.0)
-    area = np.sum(np.clip(ended, *window) - np.clip(started, *window)) / (window[1] - window[0])
-    expected = rate * mean
-    error = expected * math.sqrt(2 / (rate * (window[1] - window[0])))
-    assert abs(area - expected) < 4 * error + 0.02 * expected  # a session ends a timer's tick after it was meant to
-    if (lag := max(part["lag_p999"] for part in parts)) > 0.005:
-        pytest.skip(f"the machine is busy: a bare gevent.sleep is {1000 * lag:.1f} ms late; all else was as it must be")
-    assert dispersion_is_poissons(actual, 0.1)[1]
-    gaps = np.diff(actual)
-    assert abs(np.std(gaps) / np.mean(gaps) - 1) < 3 / math.sqrt(len(gaps)) + 0.01  # .01: two clocks and 1 ms timers
-
-
-@pytest.mark.nightly
-def test_a_sine_profile_over_two_processes_has_the_law_of_the_mt_g_infinity_queue(tmp_path: Path) -> None:
-    rate, mean, warm_up, run_time = 110, 1.5, 2.0, 101
-    done = run_locust(
-        "-f", LOCUSTFILE, "--headless", "--processes", 2, "-t", f"{run_time}s", "--only-summary", "--realism-seed", 5,
-        cwd=tmp_path, timeout=180, env=settings(tmp_path, rate=rate, mean=mean, warm_up=warm_up, model="sine"),
-    )  # fmt: skip
-    assert done.returncode == 0, done.stdout
-    parts = results(tmp_path)
-    assert_nobody_was_cut_short(parts)
-    profile, stay = SineRate(0.2 * rate, 1.8 * rate, period=30), lognormal(mean, cov=1.2)
-    origin = min(part["origin"] for part in parts)
-    started, ended, planned = np.array([s[:3] for part in parts for s in part["sessions"]]).T - origin
-    arrivals = np.sort(planned[planned > warm_up])
-    assert len(arrivals) > 10_000
-    rescaled = np.diff(profile.cumulative(arrivals))
-    assert stats.kstest(rescaled, "expon").pvalue > 0.001
-    raw = np.diff(arrivals) / np.mean(np.diff(arrivals))
-    assert stats.kstest(raw, "expon").pvalue < 1e-6, "negative control: without rescaling they are not exponential"
-    for width in (1.0, 5.0):
-        units = np.sort(profile.cumulative(np.maximum(started, warm_up))[planned > warm_up])
-        assert dispersion_is_poissons(units, width * rate)[1]
-
-    moments = np.arange(warm_up + 1, 98, 2.0)
-    users = (started[:, None] <= moments).sum(axis=0) - (ended[:, None] <= moments).sum(axis=0)
-    expected = expected_users(profile, stay, moments, warm_up=warm_up)
-    scores = (users - expected) / np.sqrt(expected)
-    # N(t) at moments 2 s apart has a correlation of about 0.35, so that fewer than half of them count as independent
-    independent = len(moments) / 2
-    assert abs(scores.mean()) < 4 / math.sqrt(independent)
-    assert abs(scores.var(ddof=1) - 1) < 4 * math.sqrt(2 / independent)
-    without_lag = (users - profile.rate(moments) * mean) / np.sqrt(profile.rate(moments) * mean)
-    assert without_lag.var(ddof=1) > 3, "negative control: the rate times the mean session is not the curve"
 
 
 def test_a_killed_worker_two_joiners_and_one_that_stood_still(tmp_path: Path) -> None:
@@ -155,7 +52,7 @@ def test_a_killed_worker_two_joiners_and_one_that_stood_still(tmp_path: Path) ->
             process.wait(20)
     parts = results(tmp_path)
     assert len(parts) == 4, log.read_text()[-3000:]
-    assert [part["workers"] for part in parts] == [4, 4, 4, 4]
+    assert [part["plans"][-1][1] for part in parts] == [4, 4, 4, 4]
     assert_nobody_was_cut_short(parts)
     joined = [part for part in parts if part["index"] >= 3]
     assert [part["arrivals"] > 30 for part in joined] == [True, True], "two joins in a row both produce arrivals"

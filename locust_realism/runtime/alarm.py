@@ -1,0 +1,111 @@
+"""An alarm that goes off when it should: on Linux to some 0.1 ms, where gevent's timers round up to the next ms.
+
+gevent's loop waits in whole milliseconds, so that what a timer starts is up to 1 ms late, and what two timers of the
+same millisecond start comes in one lump: at 450 arrivals/s in one process the coefficient of variation of the gaps was
+1.05 instead of 1. A timer file descriptor of the kernel wakes the loop like a message that arrives, without rounding.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import os
+import sys
+import time
+from collections.abc import Callable
+from typing import Any
+
+import gevent
+
+_CLOCK_MONOTONIC = 1
+_ABSOLUTE = 1
+_READ = 1
+_AT_ONCE_NS = 1
+
+
+class _Setting(ctypes.Structure):
+    _fields_ = (
+        ("interval_s", ctypes.c_long),
+        ("interval_ns", ctypes.c_long),
+        ("value_s", ctypes.c_long),
+        ("value_ns", ctypes.c_long),
+    )
+
+
+class Alarm:
+    """Calls ``ring()`` in the loop, once, at the time that was :meth:`set` last. To be closed.
+
+    Setting it costs about 2 microseconds. Without timer file descriptors (not Linux) it is a timer of gevent.
+
+    >>> alarm = Alarm(lambda: print("now"))
+    >>> alarm.set(time.perf_counter() + 0.01)
+    >>> gevent.sleep(0.02)
+    now
+    >>> alarm.close()
+    """
+
+    def __init__(self, ring: Callable[[], Any]) -> None:
+        self._ring = ring
+        self._loop: Any = gevent.get_hub().loop
+        self._setting = _Setting()
+        self._timer: Any = None
+        self._watcher: Any = None
+        self._file = _timer_file()
+        if self._file is not None:
+            self._watcher = self._loop.io(self._file, _READ)
+            self._watcher.start(self._rang)
+
+    def set(self, when: float | None) -> None:
+        """Go off at this ``time.perf_counter()`` time, at once if it is past; None: not at all."""
+        if self._file is None:
+            self._set_timer(when)
+            return
+        nanoseconds = 0 if when is None else max(_AT_ONCE_NS, int(when * 1e9))
+        self._setting.value_s, self._setting.value_ns = divmod(nanoseconds, 1_000_000_000)
+        if _libc.timerfd_settime(self._file, _ABSOLUTE, ctypes.byref(self._setting), None):
+            raise OSError(ctypes.get_errno(), "timerfd_settime failed")
+
+    def close(self) -> None:
+        """Give the descriptor back; the alarm does not go off any more."""
+        for watcher in (self._watcher, self._timer):
+            if watcher is not None:
+                watcher.stop()
+                watcher.close()
+        if self._file is not None:
+            os.close(self._file)
+        self._watcher = self._timer = self._file = None
+
+    def _rang(self) -> None:
+        try:
+            os.read(self._file or 0, 8)
+        except BlockingIOError:
+            return  # it was set anew since
+        self._ring()
+
+    def _set_timer(self, when: float | None) -> None:
+        if self._timer is not None:
+            self._timer.stop()
+            self._timer.close()
+            self._timer = None
+        if when is not None:
+            self._timer = self._loop.timer(max(0.0, when - time.perf_counter()))
+            self._timer.start(self._ring, update=True)  # else from when the loop last looked at the clock
+
+
+def _timer_file() -> int | None:
+    """A timer file descriptor on the clock of ``perf_counter``, or None where there is none."""
+    if _libc is None:
+        return None
+    file = int(_libc.timerfd_create(_CLOCK_MONOTONIC, os.O_NONBLOCK | os.O_CLOEXEC))
+    return file if file >= 0 else None
+
+
+def _find_libc() -> Any:
+    if sys.platform != "linux" or ctypes.sizeof(ctypes.c_long) != 8:
+        return None
+    if time.get_clock_info("perf_counter").implementation != "clock_gettime(CLOCK_MONOTONIC)":
+        return None
+    libc = ctypes.CDLL(None, use_errno=True)
+    return libc if hasattr(libc, "timerfd_create") and hasattr(libc, "timerfd_settime") else None
+
+
+_libc: Any = _find_libc()
