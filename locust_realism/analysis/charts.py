@@ -25,6 +25,8 @@ GAP_SPAN = 8.0
 DENSITY_BINS_PER_DECADE = 24
 MIN_GAPS = 30
 """Fewest gaps in a bin for which a CoV is shown: its standard error is then about 0.18."""
+COV_GAPS = 100
+"""Gaps that a step of the CoV's own curve holds on average, or more: its standard error is then 0.1 or less."""
 BIN_WIDTHS_S = (1, 2, 5, 10, 15, 30, 60, 120, 300, 600, 900, 1800, 3600, 7200, 14400)
 AGGREGATED = "Aggregated"
 
@@ -44,8 +46,9 @@ def chart_data(log: LaunchLog, *, origin_us: int | None = None, planned: Planned
 
     ``origin_us`` is the start of the run in epoch microseconds, zero of ``over_time.t_s`` (the first launch when not
     given, so that a window's curve can keep the run's axis); ``planned`` adds ``over_time.planned_rate``. Returns a
-    JSON-able dict with keys ``origin_us``, ``over_time``, ``as_locust``, ``interlaunch`` and ``response`` (lists of one
-    dict a name, Aggregated first) and ``names_left_out``, the number of names beyond ``MAX_LABELS``.
+    JSON-able dict with keys ``origin_us``, ``over_time``, ``cov_over_time``, ``as_locust``, ``interlaunch`` and
+    ``response`` (lists of one dict a name, Aggregated first) and ``names_left_out``, the number of names beyond
+    ``MAX_LABELS``.
 
     >>> log = LaunchLog.build(launch_us=[0, 1_000_000, 3_000_000], response_us=[2000, 4000, 9000], names="home")
     >>> curves = chart_data(log)
@@ -56,6 +59,7 @@ def chart_data(log: LaunchLog, *, origin_us: int | None = None, planned: Planned
         return {
             "origin_us": origin_us,
             "over_time": _empty_time(),
+            "cov_over_time": {key: [] for key in ("t_s", "n", "cov", "width_s")},
             "as_locust": [],
             "interlaunch": [],
             "response": [],
@@ -68,6 +72,7 @@ def chart_data(log: LaunchLog, *, origin_us: int | None = None, planned: Planned
     curves: dict[str, Any] = {
         "origin_us": origin,
         "over_time": over_time(ordered, origin_us=origin, planned=planned),
+        "cov_over_time": cov_over_time(ordered, origin_us=origin),
         "names_left_out": left_out,
     }
     keys: dict[str, list[dict[str, Any]]] = {"as_locust": [], "interlaunch": [], "response": []}
@@ -110,6 +115,32 @@ def over_time(log: LaunchLog, *, origin_us: int, planned: Planned | None = None)
         bounds = np.maximum(0, edges - origin_us) / 1e6
         columns["planned_rate"] = _rounded(np.diff(np.asarray(planned.cumulative(bounds), dtype=np.float64)) / width)
     return columns
+
+
+def cov_over_time(log: LaunchLog, *, origin_us: int) -> dict[str, list[Any]]:
+    """CoV in steps long enough for one: ``t_s`` (the middle), ``n`` gaps, ``cov``, and the single ``width_s``.
+
+    A step is the narrowest round time, none narrower than those of :func:`over_time`, that holds ``COV_GAPS`` gaps on
+    average: at 2 launches a second a CoV a second could not be told from chance. ``log`` is sorted by launch and not
+    empty.
+
+    >>> log = LaunchLog.build(launch_us=np.arange(100) * 500_000, response_us=1000, names="home")
+    >>> found = cov_over_time(log, origin_us=0)
+    >>> found["width_s"], found["n"], found["cov"]
+    ([60], [99], [0.0])
+    """
+    launches = log.launch_us
+    first, last = (int(launches[0]) - origin_us) / 1e6, (int(launches[-1]) - origin_us) / 1e6
+    least = bin_width_s(last - first)
+    wanted = max(least, COV_GAPS * (last - first) / len(launches))
+    width = next((width for width in BIN_WIDTHS_S if width >= wanted), max(least, BIN_WIDTHS_S[-1]))
+    steps = np.arange(math.floor(first / width), math.floor(last / width) + 2, dtype=np.int64)
+    cuts = np.searchsorted(launches, origin_us + steps * width * 1_000_000)
+    found: dict[str, list[Any]] = {"t_s": ((steps[:-1] + 0.5) * width).tolist(), "n": [], "cov": [], "width_s": [width]}
+    for a, b in zip(cuts[:-1].tolist(), cuts[1:].tolist(), strict=True):
+        found["n"].append(max(0, b - a - 1))
+        found["cov"].append(_cov(launches[a:b]))
+    return found
 
 
 def bin_width_s(span_s: float) -> int:

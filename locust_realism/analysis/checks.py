@@ -186,10 +186,12 @@ def generator(e: Evidence, b: VerdictBounds) -> Finding:
 def feedback(e: Evidence, b: VerdictBounds) -> Finding:
     """Check 5: R / (R + Z) of a closed workload."""
     share = e.users.response_share
-    if not e.users.users or not math.isfinite(share):
+    if not e.users.users:
         return Finding(NO_DATA, None, None, "The log does not say which user launched which request.")
     if not e.closed:
         return Finding(NO_DATA, None, None, "The workload is open: users do not wait for the server before they come.")
+    if not math.isfinite(share):
+        return Finding(NO_DATA, None, None, "The log does not say how long any user waited between two requests.")
     status = grade(share, b.feedback_amber, b.feedback_red)
     seen = f"Users spend {share:.1%} of their time waiting for answers (R / (R + Z))."
     meaning = f"The server paces its own users: when it slows down they ask less ({FEEDBACK})."

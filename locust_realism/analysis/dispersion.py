@@ -15,6 +15,8 @@ from typing import Any, Protocol
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from locust_realism.analysis.sums import lagged_products
+
 Int64 = NDArray[np.int64]
 Floats = NDArray[np.float64]
 Row = dict[str, Any]
@@ -236,9 +238,8 @@ def autocorrelation(values: Floats, lags: int = 20) -> list[float]:
     n = len(values)
     if n < 4 * lags:
         return []
-    centred = values - values.mean()
-    power = float(centred @ centred)
-    return [float(centred[:-lag] @ centred[lag:]) / power for lag in range(1, lags + 1)] if power else []
+    power, *products = lagged_products(values - values.mean(), lags)
+    return [product / power for product in products] if power else []
 
 
 def exponential_distance(ordered_gaps: Floats) -> float:

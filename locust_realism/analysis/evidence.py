@@ -15,6 +15,7 @@ from locust_realism.analysis.intervals import coefficient_of_variation, group_ta
 from locust_realism.analysis.percentiles import count_codes
 from locust_realism.analysis.settings import AnalysisSettings, WorkloadModel
 from locust_realism.analysis.steady_state import steady_state
+from locust_realism.analysis.sums import inner_product
 from locust_realism.analysis.users import UserTimes, task_starts, user_times
 from locust_realism.recording.launches import LaunchLog
 
@@ -102,7 +103,8 @@ class Evidence:
         """Whether each user waits for its answer before it goes on: as planned, or as the log looks."""
         if self.facts.model.kind != "unknown":
             return self.facts.model.kind == "closed"
-        return self.users.users > 0 and self.users.overlap < 0.01
+        # Where no response time is known nothing speaks against it.
+        return self.users.users > 0 and not self.users.overlap >= 0.01
 
 
 def collect(log: LaunchLog, settings: AnalysisSettings, facts: Facts, groups: Sequence[Row] | None = None) -> Evidence:
@@ -112,10 +114,10 @@ def collect(log: LaunchLog, settings: AnalysisSettings, facts: Facts, groups: Se
     starts = log.take(np.flatnonzero(task_starts(log))) if users.requests_per_task > 1 else log
     start_us = facts.run_start_us if facts.run_start_us is not None else int(log.launch_us[0]) if len(log) else 0
     tick = scale.clock_tick_us(log.launch_us)
-    grain = max(tick, round(settings.grain_s * 1e6))
-    times = _flat_times(starts.launch_us, facts.planned_profile, start_us, grain)
+    grain = grain_us(tick, settings)
+    times = flat_times(starts.launch_us, facts.planned_profile, start_us, grain)
     cycle = users.round_trip if math.isfinite(users.round_trip) else 0.0
-    per_window = _per_window(times, cycle)
+    per_window = gaps_per_window(times, cycle)
     lateness = log.launch_us[log.planned_us >= 0] - log.planned_us[log.planned_us >= 0]
     late = np.quantile(lateness, (0.5, 0.99), method="inverted_cdf") / 1e6 if len(lateness) else (math.nan, math.nan)
     known = log.users[log.users >= 0]
@@ -141,15 +143,20 @@ def collect(log: LaunchLog, settings: AnalysisSettings, facts: Facts, groups: Se
     )
 
 
-def _per_grain(launches: NDArray[np.int64], grain_us: int) -> float:
+def _per_grain(launches: NDArray[np.int64], grain: int) -> float:
     """Mean number of launches in a grain of time."""
     span = float(launches[-1] - launches[0]) if len(launches) > 1 else 0.0
-    return grain_us * (len(launches) - 1) / span if span > 0 else 0.0
+    return grain * (len(launches) - 1) / span if span > 0 else 0.0
 
 
-def _flat_times(launches: NDArray[np.int64], profile: scale.Profile | None, start_us: int, grain_us: int) -> Floats:
+def grain_us(tick_us: int, settings: AnalysisSettings) -> int:
+    """Resolution at which the verdict looks at launch times: that of the timers, or of the clock where it is worse."""
+    return max(tick_us, round(settings.grain_s * 1e6))
+
+
+def flat_times(launches: NDArray[np.int64], profile: scale.Profile | None, start_us: int, grain: int) -> Floats:
     """Launch times without the grain of clock and timers and without what the plan varies, ascending."""
-    times = scale.dither(launches, grain_us if _per_grain(launches, grain_us) > DITHER_FROM else 1)
+    times = scale.dither(launches, grain if _per_grain(launches, grain) > DITHER_FROM else 1)
     if profile is None or len(launches) < 2 or launches[0] == launches[-1]:
         return times
     return scale.rescale_by_profile(times, profile, start_us)
@@ -162,7 +169,8 @@ def _halving_groups(log: LaunchLog, times: Floats, users: int, settings: Analysi
     return group_table(moved, settings, sizes=sizes) if sizes else []
 
 
-def _per_window(times: Floats, cycle_s: float) -> int:
+def gaps_per_window(times: Floats, cycle_s: float) -> int:
+    """Gaps in a window of nearly constant rate: enough for a mean, and ten of ``cycle_s``, a user's round trip."""
     n = len(times) - 1
     if n < 1 or times[-1] <= times[0]:
         return LOCAL_GAPS
@@ -186,7 +194,7 @@ def _gaps(times: Floats, launches: NDArray[np.int64], start_us: int, per_window:
         relative, cov = scale.local_gaps(relative, per_window)
     short_share = float((relative < SHORT_GAP).mean()) / SHORT_GAP_SHARE
     correlations = tuple(scale.autocorrelation(relative))
-    squares = float(relative @ relative)
+    squares = inner_product(relative, relative)
     # From here on only the size of the gaps matters and no longer their order.
     relative.sort()
     top = max(1, math.ceil(LONGEST_SHARE * len(relative)))
@@ -198,7 +206,7 @@ def _gaps(times: Floats, launches: NDArray[np.int64], start_us: int, per_window:
         cov=cov,
         kind="planned" if planned else "windowed",
         short_share=short_share,
-        longest_share=float(tail @ tail) / squares if squares else math.nan,
+        longest_share=inner_product(tail, tail) / squares if squares else math.nan,
         longest_s=longest_s,
         longest_at_s=float(launches[longest] - start_us) / 1e6,
         cov_without_longest=coefficient_of_variation(relative[: len(relative) - top]),
@@ -246,7 +254,7 @@ def _starts(facts: Facts, log: LaunchLog, start_us: int) -> tuple[float, int]:
     return coefficient_of_variation(np.diff(flat)), len(times)
 
 
-def worker_rows(log: LaunchLog, grain_us: int, flat: Floats | None = None) -> list[Row]:
+def worker_rows(log: LaunchLog, grain: int, flat: Floats | None = None) -> list[Row]:
     """Launches of each worker on its own: worker, n (gaps), rate, cov (windowed), bunch_ms (None where no bunches).
 
     ``bunch_ms`` is the mean length of runs of gaps shorter than a tenth of the mean, where those are too frequent for
@@ -259,7 +267,7 @@ def worker_rows(log: LaunchLog, grain_us: int, flat: Floats | None = None) -> li
         if flat is not None and len(present) == 1:
             times = flat
         else:
-            times = _flat_times(log.launch_us[log.worker == worker], None, 0, grain_us)
+            times = flat_times(log.launch_us[log.worker == worker], None, 0, grain)
         if len(times) < 3 or times[-1] <= times[0]:
             rows.append({"worker": worker, "n": max(len(times) - 1, 0), "rate": None, "cov": None, "bunch_ms": None})
             continue

@@ -16,6 +16,7 @@ from numpy.typing import NDArray
 
 from locust_realism.analysis.percentiles import Ascending, count_codes, order_by_group, sorted_percentiles
 from locust_realism.analysis.settings import AnalysisSettings
+from locust_realism.analysis.sums import deviations
 from locust_realism.recording.launches import MISSING, ROW_DTYPES, LaunchLog
 
 AGGREGATED = "Aggregated"
@@ -49,10 +50,10 @@ def in_launch_order(log: LaunchLog, *, in_place: bool = False) -> LaunchLog:
     return replace(log, **changed)
 
 
-def coefficient_of_variation(values: NDArray[Any], mean: float | None = None, *, overwrite: bool = False) -> float:
+def coefficient_of_variation(values: NDArray[Any], mean: float | None = None) -> float:
     """sdev / mean with the sample standard deviation (n - 1); NaN below two values or where the mean is 0.
 
-    ``mean`` saves a pass over the values where it is known, ``overwrite`` a copy of floats that nobody wants any more.
+    ``mean`` saves a pass over the values where it is known.
 
     >>> coefficient_of_variation(np.array([1, 2, 3]))
     0.5
@@ -62,12 +63,9 @@ def coefficient_of_variation(values: NDArray[Any], mean: float | None = None, *,
         return math.nan
     if mean is None:
         mean = float(values.mean())
-    # Deviations from a whole number near the mean are exact for integers; one pass then gives their square sum. The
-    # subtraction is one of floats, since unsigned integers would wrap.
-    off = values.astype(np.float64, copy=not overwrite)
-    off -= round(mean)
-    total = float(off.sum())
-    variance = max(float(off @ off) - total * total / n, 0.0) / (n - 1)
+    # Deviations from a whole number near the mean are exact for integers; one pass then gives their square sum.
+    total, squares = deviations(values, round(mean))
+    variance = max(squares - total * total / n, 0.0) / (n - 1)
     return math.sqrt(variance) / mean if mean else math.nan
 
 
@@ -210,7 +208,7 @@ def group_table(
         n = max(len(launches) - 1, 0)
         span = float(launches[-1] - launches[0]) if n else 0.0
         mean = span / n if n else math.nan
-        cov = coefficient_of_variation(np.diff(launches), mean, overwrite=True)
+        cov = coefficient_of_variation(np.diff(launches), mean)
         rate = 1e6 * n / (span + last) if span + last else math.nan
         row = {"users": size, "n": n, "rate": rate, "mean_ms": mean / 1e3, "sdev_ms": cov * mean / 1e3, "cov": cov}
         rows.append(row)

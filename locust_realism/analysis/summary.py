@@ -15,6 +15,7 @@ from locust_realism.analysis.charts import chart_data
 from locust_realism.analysis.evidence import Evidence, Facts, collect
 from locust_realism.analysis.intervals import group_table, in_launch_order, interval_row, launch_table
 from locust_realism.analysis.jsonable import to_json_safe
+from locust_realism.analysis.names import name_verdicts
 from locust_realism.analysis.percentiles import percentiles
 from locust_realism.analysis.responses import bytes_table, known_responses, response_table
 from locust_realism.analysis.settings import AnalysisSettings
@@ -88,6 +89,7 @@ def summarize(
             health={"lateness_p99_ms": 1e3 * evidence.lateness_p99_s, **facts.health},
         ),
         "verdict": judge(evidence, settings.bounds),
+        "names": name_verdicts(judged, evidence, settings),
     }
     if len(part) < len(ordered):
         document["window"]["untrimmed"] = _untrimmed(ordered, settings)

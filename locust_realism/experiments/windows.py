@@ -7,13 +7,17 @@ accuracy in latency percentiles in JMeter dashboard, DZone.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from locust_realism.analysis.charts import as_locust_shows
+from locust_realism.analysis.jsonable import to_json_safe
 from locust_realism.analysis.percentiles import percentiles
+from locust_realism.analysis.responses import known_responses
 from locust_realism.analysis.steady_state import JMETER_WINDOW, sample_window
 from locust_realism.recording.launches import LaunchLog
 
@@ -28,17 +32,20 @@ def window_rows(log: LaunchLog, windows: Sequence[int]) -> list[Row]:
 
     Rows have ``kind`` (``exact``, ``locust``, ``window``, ``piece``), ``samples``, the mean of the samples used and
     percentiles in milliseconds. A piece is 20,000 consecutive samples in order of completion, or as many as the
-    smallest window has, at the start, in the middle and at the end: what a run of that length would say.
+    smallest window has, at the start, in the middle and at the end: what a run of that length would say. Samples
+    without a response time count and have no part in the figures.
 
     >>> log = LaunchLog.build(range(1000), [1000] * 900 + [9000] * 100)
     >>> [(row["kind"], row["samples"], row["p95_ms"]) for row in window_rows(log, [100])]
     [('exact', 1000, 9.0), ('locust', 1000, 9.0), ('window', 100, 9.0), ('piece', 100, 1.0), ('piece', 100, 1.0), \
 ('piece', 100, 9.0)]
     """
+    known = np.sort(known_responses(log.response_us))
+    if not len(known):
+        return []
     found = [
         {"kind": "exact", "samples": len(log), "from_row": 0, **_figures(log)},
-        {"kind": "locust", "samples": len(log), "from_row": 0, "mean_ms": float(log.response_us.mean()) / 1e3}
-        | as_locust_shows(np.sort(log.response_us)),
+        {"kind": "locust", "samples": len(log), "from_row": 0, "mean_ms": _mean_ms(known)} | as_locust_shows(known),
     ]
     for size in sorted(windows):
         row = sample_window(log, size)
@@ -49,11 +56,17 @@ def window_rows(log: LaunchLog, windows: Sequence[int]) -> list[Row]:
     if pieces >= 2:
         by_end = log.take(np.argsort(log.launch_us + log.response_us, kind="stable"))
         for piece in np.unique(np.linspace(0, pieces - 1, PIECES).astype(int)).tolist():
-            rows = slice(piece * size, (piece + 1) * size)
-            found.append({"kind": "piece", "samples": size, "from_row": piece * size, **_figures(by_end.take(rows))})
-    return found
+            part = by_end.take(slice(piece * size, (piece + 1) * size))
+            found.append({"kind": "piece", "samples": size, "from_row": piece * size, **_figures(part)})
+    rows: list[Row] = to_json_safe(found)
+    return rows
 
 
 def _figures(log: LaunchLog) -> Row:
-    values = percentiles(log.response_us, list(QUANTILES.values())) / 1e3
-    return {"mean_ms": float(log.response_us.mean()) / 1e3, **dict(zip(QUANTILES, values.tolist(), strict=True))}
+    known = known_responses(log.response_us)
+    values = percentiles(known, list(QUANTILES.values())) / 1e3
+    return {"mean_ms": _mean_ms(known), **dict(zip(QUANTILES, values.tolist(), strict=True))}
+
+
+def _mean_ms(known: NDArray[np.int64]) -> float:
+    return float(known.mean()) / 1e3 if len(known) else math.nan

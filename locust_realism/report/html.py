@@ -82,6 +82,7 @@ def offline_page(title: str, data: Mapping[str, Any], text: str, renderer: str) 
             f'<meta http-equiv="Content-Security-Policy" content="{policy}">',
             '<meta name="viewport" content="width=device-width, initial-scale=1">',
             '<meta name="color-scheme" content="light dark">',
+            '<link rel="icon" href="data:,">',
             f"<title>{html.escape(clean(title))}</title>",
             "</head>",
             '<body style="margin: 0">',

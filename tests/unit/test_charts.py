@@ -31,6 +31,7 @@ def test_a_log_without_rows_has_empty_curves() -> None:
     curves = chart_data(LaunchLog.empty())
     assert curves["interlaunch"] == curves["response"] == curves["as_locust"] == []
     assert set(map(len, curves["over_time"].values())) == {0}
+    assert set(map(len, curves["cov_over_time"].values())) == {0}
 
 
 def test_over_time_counts_each_launch_once() -> None:
@@ -69,6 +70,44 @@ def test_a_window_keeps_the_axis_of_the_run() -> None:
     log = poisson()
     late = log.take(log.launch_us >= ORIGIN + 40_000_000)
     assert chart_data(late, origin_us=ORIGIN)["over_time"]["t_s"][0] == 40.5
+
+
+@pytest.mark.parametrize(("rate", "width"), [(0.5, 300), (2, 60), (25, 5), (400, 1)])
+def test_a_step_of_the_covs_own_curve_is_as_long_as_a_hundred_gaps_take(rate: float, width: int) -> None:
+    """Narrowest round width with 100 gaps on average (the span has a Poisson number of them, 2,000 or more)."""
+    log = poisson(seconds=min(4000 / rate, 240.0) if rate > 20 else 4000 / rate, rate=rate)
+    found = chart_data(log, origin_us=ORIGIN)["cov_over_time"]
+    assert found["width_s"] == [width]
+    at = 3
+    inside = (log.launch_us >= ORIGIN + at * width * 1_000_000) & (
+        log.launch_us < ORIGIN + (at + 1) * width * 1_000_000
+    )
+    gaps = np.diff(log.launch_us[inside])
+    assert (found["t_s"][at], found["n"][at]) == ((at + 0.5) * width, len(gaps))
+    assert found["cov"][at] == pytest.approx(gaps.std(ddof=1) / gaps.mean(), rel=1e-5)
+    assert sum(found["n"]) == len(log) - len(found["n"]), "one gap less than launches in each step"
+    inside_band = [
+        abs(cov - 1) < 2 / n**0.5 for cov, n in zip(found["cov"], found["n"], strict=True) if cov is not None
+    ]
+    assert np.mean(inside_band) > 0.8  # about 0.95 of independent launches; the drawn band is 2 / sqrt(n)
+
+
+def test_the_covs_own_curve_is_never_finer_than_the_curves_beside_it_and_always_bounded() -> None:
+    for seconds in (0.5, 3600.0, 86_400.0 * 400):
+        log = LaunchLog.build(ORIGIN + np.linspace(0, seconds * 1e6, 500).astype(np.int64), 1000)
+        curves = chart_data(log)
+        assert curves["cov_over_time"]["width_s"] >= curves["over_time"]["width_s"]
+        assert len(curves["cov_over_time"]["t_s"]) <= MAX_BINS
+
+
+def test_a_pause_is_seen_in_the_step_in_which_it_was() -> None:
+    """The negative control: even bunches before, independent launches after 50 s."""
+    first = ORIGIN + np.repeat(np.arange(500) * 100_000, 5) + np.tile(np.arange(5), 500)
+    log = LaunchLog.build(np.concatenate([first, poisson(seconds=50).launch_us + 50_000_000]), 1000)
+    found = chart_data(log, origin_us=ORIGIN)["cov_over_time"]
+    cov = dict(zip(found["t_s"], found["cov"], strict=True))
+    assert min(value for t, value in cov.items() if t < 49) > 1.9  # bunches of five: sqrt(4)
+    assert max(value for t, value in cov.items() if t > 51) < 1.4
 
 
 def test_planned_rates_are_those_of_the_bins() -> None:

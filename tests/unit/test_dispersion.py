@@ -189,6 +189,64 @@ def test_think_time_and_response_time_of_users():
     assert abs(some.think_mean - 2.0) < 4 * 2.0 / math.sqrt(some.thinks)
 
 
+def in_a_window(think: np.ndarray, wait: float, window: float) -> tuple[LaunchLog, float]:
+    """Launches of users from 40 s on for ``window`` s, and the plain mean of the think times wholly within."""
+    launches = np.cumsum(think + wait, axis=1)
+    assert launches[:, -1].min() > 40 + window
+    user, step = np.nonzero((launches > 40) & (launches < 40 + window))
+    plain = think[user, step][user == np.roll(user, 1)].mean()
+    order = np.argsort(launches[user, step])
+    times = np.rint(launches[user, step][order] * 1e6).astype(int)
+    return LaunchLog.build(times, round(wait * 1e6), slot=user[order]), float(plain)
+
+
+@pytest.mark.parametrize("law", ["uniform", "exponential"])
+def test_a_short_window_does_not_make_think_times_seem_short(law: str) -> None:
+    """Long think times seldom lie wholly within 16 s: their plain mean is 6 % off or more, a red finding."""
+    rng = np.random.default_rng(12)
+    z = 2.5
+    think = rng.uniform(0, 2 * z, (2000, 60)) if law == "uniform" else rng.exponential(z, (2000, 60))
+    log, plain = in_a_window(think, 0.05, 16.0)
+    found = user_times(log)
+    assert plain < 0.95 * z
+    assert abs(found.think_mean - z) < 4 * found.think_se < 0.1 * z
+    assert found.response_share == pytest.approx(0.05 / (z + 0.05), rel=0.04)
+
+
+def test_think_times_that_are_too_short_seem_so_in_a_short_window() -> None:
+    """The negative control: 8 % less than planned is found, and the interval has the width that it says."""
+    z, misses = 2.5, []
+    for seed in range(40):
+        think = np.random.default_rng(seed).uniform(0, 2 * 0.92 * z, (600, 60))
+        found = user_times(in_a_window(think, 0.05, 16.0)[0])
+        assert (z - found.think_mean) / found.think_se > 3
+        misses.append((found.think_mean - 0.92 * z) / found.think_se)
+    # the mean of 40 standardised misses lies within 4 / sqrt(40), their spread within 4 / sqrt(80) of 1
+    assert abs(np.mean(misses)) < 0.64
+    assert np.std(misses, ddof=1) < 1.45
+
+
+def test_requests_without_a_response_time_do_not_count_as_answered_at_once():
+    """A third of the answers are not known: shares and think times are those of the others, round trips of all."""
+    rng = np.random.default_rng(13)
+    think, response = rng.exponential(2.0, (50, 300)), rng.exponential(0.5, (50, 300))
+    launches = np.cumsum(think + response, axis=1) - (think + response)
+    lost = rng.random((50, 300)) < 1 / 3
+    given = np.where(lost, -1, np.rint(response * 1e6)).astype(int)
+    log = LaunchLog.build(
+        np.rint(launches.ravel() * 1e6).astype(int), given.ravel(), slot=np.repeat(np.arange(50), 300)
+    )
+    found = user_times(log.take(np.argsort(log.launch_us, kind="stable")))
+    assert abs(found.think_mean - 2.0) < 4 * found.think_se < 0.1
+    assert abs(found.response_share - 0.2) < 0.01, "0.14 where none counts as no wait"
+    assert abs(found.response_mean - 0.5) < 4 * 0.5 / math.sqrt(10_000)
+    assert abs(found.round_trip - 2.5) < 4 * math.hypot(2.0, 0.5) / math.sqrt(15_000)
+    nothing = user_times(LaunchLog.build(np.arange(100) * 1000, -1, slot=0))
+    assert math.isnan(nothing.response_share)
+    assert math.isnan(nothing.think_mean)
+    assert nothing.round_trip == pytest.approx(0.001)
+
+
 def test_requests_without_a_think_time_belong_to_one_task():
     launches, response = [], []
     for user in range(10):

@@ -19,7 +19,7 @@ from locust_realism.recording.launches import LaunchLog
 
 KEYS = {
     *("schema_version", "source", "window", "rule", "launches", "response_times", "bytes", "groups", "dispersion"),
-    *("pattern", "workers", "steady_state", "stages", "capacity", "verdict", "charts"),
+    *("pattern", "workers", "steady_state", "stages", "capacity", "verdict", "names", "charts"),
 }
 LAUNCH_KEYS = {
     *("label", "method", "n", "rate", "median_ms", "mean_ms", "sdev_ms", "cov"),

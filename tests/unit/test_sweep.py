@@ -362,3 +362,13 @@ def test_the_last_samples_by_completion_are_the_slow_ones_even_of_a_steady_test(
     assert window["p90_ms"] > high
     assert [piece["kind"] for piece in pieces] == ["piece"] * 3
     assert pieces[0]["p90_ms"] < low, "slow ones of the start have not ended yet"
+
+
+def test_samples_without_a_response_time_have_no_part_in_the_figures_of_windows() -> None:
+    from locust_realism.experiments.windows import window_rows
+
+    response = np.where(np.arange(900) % 3 == 0, -1, 5000)
+    rows = window_rows(LaunchLog.build(np.arange(900) * 1000, response), [300])
+    assert {row["p50_ms"] for row in rows} == {rows[0]["mean_ms"], rows[1]["mean_ms"]} == {5.0}
+    assert (rows[0]["samples"], rows[2]["samples"]) == (900, 300)
+    assert window_rows(LaunchLog.build(np.arange(900) * 1000, -1), [300]) == []
