@@ -24,6 +24,12 @@ its own. Results are results.parquet, a row a run, and index.html, a page that o
 """
 
 
+PLAIN = (
+    "host", "think_option", "repetitions", "warm_up", "steady", "cool_down", "processes", "spawn_rate", "order_seed",
+)  # fmt: skip
+"""Keys of a plan that are options as they are."""
+
+
 def configure(parser: argparse.ArgumentParser) -> None:
     """Options of ``sweep``."""
     parser.add_argument("plan", nargs="?", type=Path, metavar="PLAN")
@@ -43,6 +49,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
     )
     grid.add_argument("--warm-up", metavar="TIME", help="left out at the start of each run (5s)")
     grid.add_argument("--steady", metavar="TIME", help="length of the part of each run that is analysed (30s)")
+    grid.add_argument("--cool-down", metavar="TIME", help="left out at the end of each run (1s)")
     grid.add_argument("--processes", type=int, metavar="N", help="processes of each Locust (1)")
     grid.add_argument(
         "--spawn-rate", type=float, metavar="RATE", help="users a second (all within half of the warm-up)"
@@ -56,7 +63,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
 def changes_of(options: argparse.Namespace) -> dict[str, Any]:
     """The keys of a plan that were given as options."""
     found: dict[str, Any] = {}
-    for key in ("host", "think_option", "repetitions", "warm_up", "steady", "processes", "spawn_rate", "order_seed"):
+    for key in PLAIN:
         if getattr(options, key) is not None:
             found[key] = getattr(options, key)
     if options.scenario is not None:

@@ -14,6 +14,7 @@ from locust_realism.analysis.differences import Estimate, pooled
 from locust_realism.analysis.targets import crossing, parse_target
 from locust_realism.analysis.thresholds import METRICS
 from locust_realism.experiments.figures import ESTIMATED, estimate_of, limits
+from locust_realism.experiments.plan import users_in_words
 
 Row = dict[str, Any]
 Place = tuple[str, int, float | None]
@@ -113,7 +114,7 @@ def series_of(cells: Sequence[Row], x: str = "users") -> list[tuple[str, list[Ro
 def _in_words(key: str, value: float | None) -> str:
     if value is None:
         return ""
-    return f"{value:,} users" if key == "users" else f"Z {value:g} s" if value >= 1 else f"Z {1e3 * value:g} ms"
+    return users_in_words(int(value)) if key == "users" else f"Z {value:g} s" if value >= 1 else f"Z {1e3 * value:g} ms"
 
 
 def target_rows(cells: Sequence[Row], targets: Sequence[str]) -> list[Row]:

@@ -14,7 +14,7 @@ import numpy as np
 from locust_realism.analysis.jsonable import to_json_safe
 from locust_realism.experiments.cells import cells_of, difference_rows, series_of, target_rows
 from locust_realism.experiments.figures import bin_edges
-from locust_realism.experiments.plan import Plan
+from locust_realism.experiments.plan import Plan, users_in_words
 from locust_realism.experiments.plan_text import how_sure, plan_facts
 from locust_realism.experiments.results import summary_of
 from locust_realism.experiments.text import cell_lines
@@ -126,7 +126,7 @@ def _groups(cells: Sequence[Row]) -> Row:
     """CoV by number of users whose launches are taken together: a column for each cell, a row for each number."""
     several = len({cell["users"] for cell in cells}) > 1
     columns = [
-        {"name": " ".join(_words(cell, several)), "cov": {str(group["users"]): group for group in cell["groups"]}}
+        {"name": ", ".join(_words(cell, several)), "cov": {str(group["users"]): group for group in cell["groups"]}}
         for cell in sorted(cells, key=lambda cell: (cell["variant"], -(cell["think_time_s"] or 0), cell["users"]))
     ]
     sizes = sorted({int(size) for column in columns for size in column["cov"]})
@@ -136,7 +136,7 @@ def _groups(cells: Sequence[Row]) -> Row:
 def _words(cell: Row, users: bool = True) -> list[str]:
     words = [cell["variant"]] if cell["variant"] else []
     if users or not words:
-        words.append(f"{cell['users']} users")
+        words.append(users_in_words(cell["users"]))
     return words if cell["think_time_s"] is None else [*words, f"Z {cell['think_time_s']:g} s"]
 
 
@@ -148,6 +148,6 @@ def _of_runs(rows: Sequence[Row], *keys: str) -> list[Row]:
         for key in keys:
             value = value.get(key) if value is not None else None
         if value:
-            again = [f"(repetition {row['repetition'] + 1})"] if row["repetition"] else []
-            found.append({"name": " ".join([*_words(row), *again]), "value": value})
+            again = [f"repetition {row['repetition'] + 1}"] if row["repetition"] else []
+            found.append({"name": ", ".join([*_words(row), *again]), "value": value})
     return found

@@ -16,6 +16,15 @@ COOL_DOWN_S = 1.0
 """What is left out at the end of a run unless the plan says otherwise: users who stop say goodbye there."""
 
 
+def users_in_words(number: int) -> str:
+    """How many users.
+
+    >>> users_in_words(1), users_in_words(2000)
+    ('1 user', '2,000 users')
+    """
+    return f"{number:,} user" + ("" if number == 1 else "s")
+
+
 @dataclass(frozen=True)
 class Server:
     """A server that a variant brings: started before its runs and ended after them.
@@ -69,7 +78,7 @@ class Cell:
         'stalls, 5 users, think time 0.5 s, seed 1, repetition 2'
         """
         parts = [self.variant.name] if self.variant.name else []
-        parts.append(f"{self.users:,} users")
+        parts.append(users_in_words(self.users))
         if self.think_time_s is not None:
             parts.append(f"think time {self.think_time_s:g} s")
         parts.append(f"seed {self.seed}" + (f", repetition {self.repetition + 1}" if self.repetition else ""))

@@ -9,6 +9,11 @@ const SYMBOLS = ["circle", "triangle", "rect", "diamond", "pin", "arrow"];
 
 /** @typedef {{name: string, cells: any[]}} Line */
 
+/** How many users. @param {number} number */
+export function usersInWords(number) {
+  return `${formatTick(number)} user${number === 1 ? "" : "s"}`;
+}
+
 /** Colour of the i-th line, the same in every chart. @param {import("./theme.js").Theme} theme @param {number} i */
 function colorOf(theme, i) {
   return [theme.accent, ...theme.labels][i % (theme.labels.length + 1)];
@@ -73,7 +78,7 @@ function said(data, cells, key, unit) {
   const known = cells.filter((cell) => isNumber(cell[key]));
   if (!known.length) return "No figures.";
   const sorted = [...known].sort((a, b) => a[key] - b[key]);
-  const place = (/** @type {any} */ cell) => [cell.variant, `${formatTick(cell.users)} users`,
+  const place = (/** @type {any} */ cell) => [cell.variant, usersInWords(cell.users),
     isNumber(cell.think_time_s) ? `${formatTick(cell.think_time_s)} s of think time` : ""].filter(Boolean).join(", ");
   const [low, high] = [sorted[0], /** @type {any} */ (sorted.at(-1))];
   return `From ${formatNumber(low[key])}${unit} (${place(low)}) to ${formatNumber(high[key])}${unit} (${place(high)}).`;
@@ -100,7 +105,7 @@ export function densitiesChart(density) {
     });
     const names = curves.map((/** @type {any} */ curve) => curve.name);
     const tops = curves.map((/** @type {any} */ curve) => `${curve.name}: ${formatNumber(curve.ms[curve.density.indexOf(Math.max(...curve.density))])} ms`);
-    return { option: names.length > MOST_IN_HALF ? inFull(option, names) : option, text: `Most frequent response time at ${formatTick(density.users)} users: ${tops.join("; ")}.`,
+    return { option: names.length > MOST_IN_HALF ? inFull(option, names) : option, text: `Most frequent response time at ${usersInWords(density.users)}: ${tops.join("; ")}.`,
       columns: ["line", "ms", "density"],
       rows: curves.flatMap((/** @type {any} */ curve) => curve.ms.map((/** @type {number} */ x, /** @type {number} */ i) => [curve.name, x, curve.density[i]])) };
   };
@@ -148,7 +153,8 @@ export function overTimeChart(time, what) {
       x: timeAxis(t), y: { type: "value", name: what === "rate" ? "per second" : "ms", min: 0 }, unit: (value) => formatNumber(value), head: formatClock,
       series: known.map(([name, key, color]) => lineSeries(name, t, time[key], color)),
     });
-    return { option, text: what === "rate" ? "Launches a second, and what was planned." : "Response times over the run.",
+    const beside = known.slice(1).map(([name]) => (name === "Users" ? "the number of users" : "what was planned"));
+    return { option, text: what === "rate" ? ["Launches a second", ...beside].join(" and ") + "." : "Response times over the run.",
       columns: ["t_s", ...known.map(([name]) => name)], rows: t.map((/** @type {number} */ x, /** @type {number} */ i) => [x, ...known.map(([, key]) => time[key][i])]) };
   };
 }

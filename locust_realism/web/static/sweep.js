@@ -1,7 +1,7 @@
 // The page of a sweep, from one JSON document: what was claimed, what was found, every cell with its limits.
 
 import { createChart } from "./chart.js";
-import { MOST_IN_HALF, densitiesChart, feedbackChart, figureChart, groupsChart, overTimeChart } from "./charts-sweep.js";
+import { MOST_IN_HALF, densitiesChart, feedbackChart, figureChart, groupsChart, overTimeChart, usersInWords } from "./charts-sweep.js";
 import { h } from "./dom.js";
 import { digitsFor, formatNumber, formatShare, formatTick, isNumber } from "./format.js";
 import { drawOffline, termList } from "./offline.js";
@@ -101,9 +101,9 @@ function densities(context, data) {
 /** Those with few or with many curves, which need the width of the page. @param {any} context @param {any} data @param {boolean} wide */
 function densityCharts(context, data, wide) {
   return data.densities.filter((/** @type {any} */ density) => (density.curves.length > MOST_IN_HALF) === wide).map((/** @type {any} */ density) => {
-    const chart = createChart(context, { title: `Density at ${formatTick(density.users)} users`, name: `sweep-density-${density.users}`, ...(wide ? { height: 360 } : {}) });
+    const chart = createChart(context, { title: `Density at ${usersInWords(density.users)}`, name: `sweep-density-${density.users}`, ...(wide ? { height: 360 } : {}) });
     chart.update(densitiesChart(density));
-    return chart.root;
+    return wide ? h("div", { class: "lr-apart" }, chart.root) : chart.root;
   });
 }
 
@@ -161,7 +161,7 @@ function groups(context, data) {
   table.update(sizes.map((/** @type {number} */ size) => ({ users: size, ...Object.fromEntries(columns.map((/** @type {any} */ column, /** @type {number} */ i) => [String(i), column.cov[size]?.cov ?? null])) })));
   const chart = createChart(context, { title: "CoV by number of users", term: "groups", name: "sweep-groups", height: 380 });
   chart.update(groupsChart(data.groups));
-  return part("CoV by number of users", chart.root, table.root, h("p", { class: "lr-fine" }, "±: half of the 95 % interval. Few users launch little in a short run."));
+  return part("CoV by number of users", chart.root, h("div", { class: "lr-apart" }, table.root), h("p", { class: "lr-fine" }, "±: half of the 95 % interval. Few users launch little in a short run."));
 }
 
 /** A CoV and how well it is known. @param {any} value @param {any} group */
@@ -208,7 +208,7 @@ function windows(context, data) {
       { key: "kind", title: "Computed from", kind: "name", format: (value) => kinds[value] }, { key: "samples", title: "Samples" }, { key: "from_row", title: "From sample" },
       { key: "mean_ms", title: "Mean", unit: "ms" }, ...["p50", "p90", "p95", "p99"].map((name) => ({ key: `${name}_ms`, title: name, unit: "ms", format: off(`${name}_ms`) })) ] });
     table.update(run.value);
-    return h("div", {}, h("h3", {}, run.name), table.root);
+    return h("div", {}, h("h3", { class: "lr-named" }, run.name), table.root);
   });
   return part("Percentiles from parts of the samples", ...parts, h("p", { class: "lr-fine" }, "In brackets: difference from the exact figure."));
 }
@@ -222,7 +222,7 @@ function overTime(context, data) {
       chart.update(overTimeChart(run.value, /** @type {any} */ (what)));
       return chart.root;
     });
-    return h("div", {}, h("div", { class: "lr-grid" }, rate, times), parts(context, run.name, of(data.parts, run.name)));
+    return h("div", {}, h("div", { class: "lr-grid" }, rate, times), h("div", { class: "lr-apart" }, parts(context, run.name, of(data.parts, run.name))));
   }));
 }
 
@@ -252,6 +252,6 @@ function capacity(context, data) {
       { key: "label", title: "Name", kind: "name", format: (_, row) => `${row.method} ${row.label}`.trim() }, { key: "n", title: "Requests" }, { key: "failures", title: "Failed" },
       { key: "mean_ms", title: "Mean", unit: "ms" }, { key: "p50_ms", title: "p50", unit: "ms" }, { key: "p95_ms", title: "p95", unit: "ms" }, { key: "p99_ms", title: "p99", unit: "ms" } ] });
     names.update(of(data.names, run.name) ?? []);
-    return h("div", {}, data.capacity.length > 1 && h("h3", {}, run.name), view.root, h("h3", {}, "By name"), names.root);
+    return h("div", {}, data.capacity.length > 1 && h("h3", { class: "lr-named" }, run.name), view.root, h("h3", { class: "lr-named" }, "By name"), names.root);
   }));
 }
