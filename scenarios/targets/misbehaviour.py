@@ -14,6 +14,7 @@ SWITCHES = {
     "create-lies": (1, "one in N creations makes the user and answers 400, code 101"),
     "create-fails": (1, "one in N creations makes nothing and answers 500"),
     "delete-locked": (1, "the first N deletions of each user answer 500 'database is locked' and delete nothing"),
+    "status-200": (1, "making and deleting users answers status 200 on failure too: only the body tells, as version 1"),
     "file-locked": (1, "one in N uploads answers 423"),
     "first-put-503": (1, "an upload before any other request of the same user answers 503"),
     "busy": (1, "one in N requests for files answers 503"),

@@ -250,10 +250,12 @@ def test_accounts_are_deleted_although_the_server_lies(tmp_path: Path) -> None:
 
 
 def test_users_that_could_not_delete_themselves_are_found_at_the_end(tmp_path: Path) -> None:
-    with webdav_server("delete-locked=4") as server:
+    """Refused with status 200: who believed it would count them as deleted."""
+    with webdav_server("delete-locked=4", "status-200") as server:
         result = scenario(tmp_path, "-t", "3s", server=server)
         assert server.users() == []
     assert balance(result.stdout) == (6, 0, 6)
+    assert "DELETE user: 200, code 996: database is locked" in failures(result.stdout)
 
 
 def test_failures_are_told_by_kind(tmp_path: Path) -> None:
@@ -439,7 +441,7 @@ def test_people_come_by_themselves_and_leave_nothing(
 ) -> None:
     """Five a second for two seconds each: ten are there on average, and many have come and gone when the run ends."""
     load = ("--dav-arrivals", 5, "--dav-session", 2, "--population-start", "empty", "--think-time", 0.5, "-t", "8s")
-    with webdav_server() as server:
+    with webdav_server("first-put-503") as server:  # they log in before they upload
         result = scenario(tmp_path, *load, *processes(), server=server)
         assert server.users() == []
     assert result.returncode == 0, result.stdout

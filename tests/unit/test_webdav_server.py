@@ -142,6 +142,13 @@ def test_creation_lies_and_locks() -> None:
         assert server.code("DELETE", "/user-0", version=1) == (200, 998)
 
 
+def test_with_status_200_only_the_body_tells() -> None:
+    with webdav_server("status-200", "create-lies=1") as server:
+        assert server.create("anna", SECRET) == (200, 101)
+        assert server.create("anna", SECRET, headers={}) == (200, 412)
+        assert server.code("DELETE", "/nobody") == (200, 998)
+
+
 def test_an_address_is_shut_out_after_bad_logins() -> None:
     with webdav_server("throttle=3") as server:
         assert [server.code("GET", auth=("admin", "wrong"))[0] for _ in range(4)] == [401, 401, 401, 401]
