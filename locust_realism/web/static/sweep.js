@@ -24,6 +24,7 @@ const PLAIN = [
   { key: "generator_cpu", title: "CPU generator", unit: "cores", digits: 2 },
   { key: "server_cpu", title: "CPU server", unit: "cores", digits: 2 },
 ];
+const MOST_NAMED = 4;
 const TERMS_USED = ["throughput", "percentile", "cov", "sdev", "groups", "verdict", "knee", "law", "littles", "concurrency"];
 
 /** @param {HTMLElement} root @param {any} data the document of experiments/page.py */
@@ -128,21 +129,35 @@ function cells(context, data) {
   ].filter((column) => some(column.key));
   const table = createTable(context, { caption: "Cells", columns: /** @type {any} */ (columns), rowKey: (row) => `${row.variant}|${row.users}|${row.think_time_s}` });
   table.update(data.cells.map((/** @type {any} */ cell) => ({ ...cell, status: cell.verdict })));
-  const reasons = alike(data.cells.filter((/** @type {any} */ cell) => cell.verdict !== "green").map((/** @type {any} */ cell) => String(cell.verdict_sentence)));
+  const reasons = alike(data.cells.filter((/** @type {any} */ cell) => cell.verdict !== "green"), naming(data.cells));
   return part("Every cell", table.root, h("p", { class: "lr-fine" }, "In brackets: 95 % limits. R is the response time, Z the think time."),
     reasons.length > 0 && h("ul", { class: "lr-findings" }, ...reasons.map((text) => h("li", {}, text))));
 }
 
-/** Sentences of which those that differ in figures only are told once. @param {string[]} sentences */
-function alike(sentences) {
-  /** @type {Map<string, string[]>} */
+/** What a cell is called among others: by what is not the same in all of them. @param {any[]} cells */
+function naming(cells) {
+  const differs = (/** @type {string} */ key) => cells.some((cell) => cell[key] !== cells[0][key]);
+  return (/** @type {any} */ cell) => [differs("variant") && cell.variant, differs("users") && usersInWords(cell.users),
+    differs("think_time_s") && isNumber(cell.think_time_s) && `Z ${formatTick(cell.think_time_s)} s`].filter(Boolean).join(", ");
+}
+
+/**
+ * What verdicts say, and of which cells; sentences that differ in figures only are told once.
+ * @param {any[]} cells @param {(cell: any) => string} name
+ */
+function alike(cells, name) {
+  /** @type {Map<string, any[]>} */
   const groups = new Map();
-  for (const text of sentences) {
-    const kind = text.replace(/[\d.,]*\d/g, "#");
-    groups.set(kind, [...(groups.get(kind) ?? []), text]);
+  for (const cell of cells) {
+    const kind = String(cell.verdict_sentence).replace(/[\d.,]*\d/g, "#");
+    groups.set(kind, [...(groups.get(kind) ?? []), cell]);
   }
-  return [...groups.values()].map(([first, ...others]) => (others.some((text) => text !== first)
-    ? `${first} The same of ${others.length === 1 ? "another cell" : `${others.length} other cells`}.` : String(first)));
+  return [...groups.values()].map((group) => {
+    const names = group.map(name).filter(Boolean);
+    const where = names.length > MOST_NAMED ? `${names[0]} and ${names.length - 1} other cells` : names.join("; ");
+    const alone = group.every((cell) => cell.verdict_sentence === group[0].verdict_sentence);
+    return `${where && `${where}: `}${group[0].verdict_sentence}${alone ? "" : " (Figures of the first.)"}`;
+  });
 }
 
 /** @param {any} row */
