@@ -141,7 +141,7 @@ def _warnings(rows: Sequence[Row], health: Mapping[str, Any] | None) -> list[str
                 f"The generator {what} up to {late:,.0f} ms late (99th percentile), so the throughput may be its own "
                 "limit and not the server's. Add workers and measure again."
             )
-    off = [row for row in rows if row["little_ratio"] is not None and abs(row["little_ratio"] - 1) > LITTLE_TOLERANCE]
+    off = [row for row in rows if row["little_ratio"] is not None and _breaks_littles_law(row)]
     if off:
         worst = max(off, key=lambda row: abs(row["little_ratio"] - 1))
         said.append(
@@ -149,6 +149,11 @@ def _warnings(rows: Sequence[Row], health: Mapping[str, Any] | None) -> list[str
             f"X (R + Z) is {shown(worst['little_users'])}. Users were idle, or the level was not in steady state."
         )
     return said
+
+
+def _breaks_littles_law(row: Row) -> bool:
+    """Whether X (R + Z) is off by more than the tolerance and twice the standard error of X."""
+    return bool(abs(row["little_ratio"] - 1) > LITTLE_TOLERANCE + 2 * row["rate_error"] / row["rate"])
 
 
 def _curves(rows: Sequence[Row], rng: np.random.Generator, warnings: list[str]) -> tuple[Row | None, Row | None]:

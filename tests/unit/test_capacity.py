@@ -189,6 +189,19 @@ def test_the_band_of_the_scalability_law_covers_the_true_curve() -> None:
     assert (inside / 200 > 0.86).all()
 
 
+def test_levels_of_few_requests_do_not_break_littles_law_by_chance() -> None:
+    """Ten users who think for a second, Poisson launches: of levels of 30 requests a tenth is 1.8 sdev off or more."""
+    rng = np.random.default_rng(8)
+    users = np.repeat(np.arange(10, 40), 30)
+    gaps = rng.exponential(1.1 / users)
+    log = LaunchLog.build((np.cumsum(gaps) * 1e6).astype(np.int64), 100_000, users=users)
+    found = capacity(log, think_s=1.0, max_levels=30)
+    off = [row for row in found["levels"] if abs(row["little_ratio"] - 1) > 0.1]
+    assert len(off) > 8, "chance alone is beyond the tolerance"
+    told = [int(warning.split(" of ")[0].split()[-1]) for warning in found["warnings"] if "Little" in warning]
+    assert sum(told) <= 4, "5 % of 30, and 2 sdev of that"
+
+
 def test_littles_law_holds_in_a_closed_queue_and_is_missed_when_users_idle() -> None:
     rng = np.random.default_rng(4)
     log = staircase(rng, [5, 10, 15, 20], 3000, **QUEUES["one server"])
