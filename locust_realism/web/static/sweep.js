@@ -197,17 +197,25 @@ function feedback(context, data) {
 function differences(context, data) {
   if (!data.differences.length) return null;
   const table = createTable(context, { caption: "Differences from the first variant", rowKey: (row) => `${row.variant}|${row.users}|${row.think_time_s}|${row.figure}`, columns: [
-    { key: "variant", title: "Variant", kind: "name" }, { key: "users", title: "Users" }, { key: "think_time_s", title: "Think time", unit: "s", format: formatTick },
-    { key: "figure", title: "Figure", kind: "text" }, { key: "a", title: "First variant", format: figure }, { key: "b", title: "This variant", format: figure },
+    { key: "variant", title: "Variant", kind: "name" }, { key: "users", title: "Users" },
+    ...(data.differences.some((/** @type {any} */ row) => row.think_time_s) ? [{ key: "think_time_s", title: "Think time", unit: "s", format: formatTick }] : []),
+    { key: "figure", title: "Figure", kind: "text", format: (key) => nameOf(String(key)) },
+    { key: "a", title: data.cells[0].variant, format: figure }, { key: "b", title: "This variant", format: figure },
     { key: "difference", title: "Difference", format: (_, row) => `${figure(row.difference)} (${figure(row.low)} to ${figure(row.high)})` },
-    { key: "verdict", title: "What it shows", kind: "text" } ] });
+    { key: "verdict", title: "What it shows", kind: "text", format: (verdict) => (String(verdict).startsWith("no difference") ? "no difference shown" : String(verdict)) } ] });
   table.update(data.differences);
-  return part("Differences", table.root, h("p", { class: "lr-fine" }, "Each interval holds at 95 % by itself: of twenty equal figures one will seem different."));
+  return part(`Differences from ${data.cells[0].variant}`, table.root, h("p", { class: "lr-fine" }, "Each interval holds at 95 % by itself: of twenty equal figures one will seem different."));
+}
+
+/** A figure with its unit. @param {string} key */
+function nameOf(key) {
+  const found = FIGURES.find((one) => one.key === key);
+  return found ? [found.title, found.unit].filter(Boolean).join(" ") : key;
 }
 
 /** @param {any} value */
 function figure(value) {
-  return formatNumber(value);
+  return formatNumber(value).replace("-", "−");
 }
 
 /** @param {any} context @param {any} data */
