@@ -20,10 +20,14 @@ def described(facts: Facts, run_start_us: int) -> dict[str, Any]:
     >>> described(Facts(model=WorkloadModel(kind="open")), 5)["model"]["kind"]
     'open'
     """
-    profile = facts.planned_profile
+
+    def plain(profile: Any) -> dict[str, Any] | None:
+        return profile.to_dict() if isinstance(profile, RateProfile) else None
+
     return {
         "model": asdict(facts.model),
-        "planned_profile": profile.to_dict() if isinstance(profile, RateProfile) else None,
+        "planned_profile": plain(facts.planned_profile),
+        "arrival_profile": plain(facts.arrival_profile),
         "run_start_us": run_start_us,
     }
 
@@ -49,12 +53,13 @@ def recorded_facts(paths: Sequence[Path]) -> Facts:
 
 def _with_workload(facts: Facts, workload: Any) -> Facts:
     try:
-        profile = workload["planned_profile"]
+        launches, arrivals = workload["planned_profile"], workload.get("arrival_profile")
         return replace(
             facts,
             model=WorkloadModel(**workload["model"]),
-            planned_profile=None if profile is None else rate_profile_from_dict(profile),
+            planned_profile=None if launches is None else rate_profile_from_dict(launches),
+            arrival_profile=None if arrivals is None else rate_profile_from_dict(arrivals),
             run_start_us=int(workload["run_start_us"]),
         )
-    except (KeyError, TypeError, ValueError):  # of another version, or not ours
+    except (AttributeError, KeyError, TypeError, ValueError):  # of another version, or not ours
         return facts

@@ -31,13 +31,14 @@ def stage_table(
     """Rows of ``kind`` ``stage`` in order of time, then rows of ``kind`` ``level`` by number of users.
 
     ``planned`` are the plan's stages: start_s and end_s since ``origin_us`` and what was held (users, rate,
-    think_time_s), copied into the row, the rate as ``planned_rate``. Where it is empty, stages are the times for which
-    the number of users at the launches stayed the same for at least ``MIN_HELD_S``. ``log`` is in launch order.
+    arrival_rate, think_time_s), copied into the row, the rate as ``planned_rate``. Where it is empty, stages are the
+    times for which the number of users at the launches stayed the same for at least ``MIN_HELD_S``. ``log`` is in
+    launch order.
     """
     if not len(log):
         return []
     origin = int(log.launch_us[0]) if origin_us is None else origin_us
-    spans = [dict(stage) for stage in planned] or _held(log, origin)
+    spans = [dict(stage) for stage in planned] or held_users(log, origin)
     rows = []
     for stage in spans:
         low = int(np.searchsorted(log.launch_us, origin + round(float(stage["start_s"]) * 1e6)))
@@ -50,7 +51,10 @@ def stage_table(
     return rows + level_rows(log, settings)
 
 
-def _held(log: LaunchLog, origin: int) -> list[Row]:
+def held_users(log: LaunchLog, origin: int) -> list[Row]:
+    """Times since ``origin`` for which the number of users at the launches stayed the same: users, start_s, end_s."""
+    if not len(log):
+        return []
     edges = np.flatnonzero(np.diff(log.users)) + 1
     starts, ends = np.concatenate(([0], edges)), np.concatenate((edges, [len(log)]))
     spans = []

@@ -17,6 +17,7 @@ from locust_realism.analysis.intervals import group_table, in_launch_order, inte
 from locust_realism.analysis.jsonable import to_json_safe
 from locust_realism.analysis.names import name_verdicts
 from locust_realism.analysis.percentiles import percentiles
+from locust_realism.analysis.planned_stages import planned_stages
 from locust_realism.analysis.responses import bytes_table, known_responses, response_table
 from locust_realism.analysis.settings import AnalysisSettings
 from locust_realism.analysis.stages import stage_table
@@ -45,7 +46,8 @@ def summarize(
     - ``window`` (start, end) in epoch microseconds, both included, in place of the settings' cuts
     - ``run_start_us`` start of the run in epoch microseconds, zero of ``_s`` times; by default the first launch
     - ``facts`` what is known beside the launches: the workload's model, planned rates, health, clocks
-    - ``stages`` the plan's stages: start_s, end_s and what was held (users, rate, think_time_s)
+    - ``stages`` the plan's stages, start_s, end_s and what was held (users, rate, think_time_s), where they are not
+      those that the facts and the log show
     - ``source`` what the caller knows of where the log comes from; copied into the ``source`` key
 
     >>> log = LaunchLog.build([0, 1000, 3000, 6000], [700, 900, 800, 650], names="home")
@@ -56,6 +58,7 @@ def summarize(
     settings = settings or AnalysisSettings()
     ordered = in_launch_order(log)
     facts = _placed(facts or Facts(), ordered, run_start_us)
+    origin = facts.run_start_us or 0
     rows = steady_rows(
         ordered,
         settings,
@@ -81,7 +84,7 @@ def summarize(
         "pattern": _pattern(evidence),
         "workers": evidence.workers,
         "steady_state": evidence.steady,
-        "stages": stage_table(part, settings, stages, run_start_us),
+        "stages": stage_table(part, settings, stages or planned_stages(part, facts, origin), origin),
         "capacity": capacity_section(
             part,
             rule=settings.percentile_rule,

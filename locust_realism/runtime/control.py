@@ -21,7 +21,7 @@ from ..workload.populations import Stretch, poisson_quantile
 from .builders import build_generation, warm_imports
 from .census import Tally
 from .dispatcher import PopulationDispatcher
-from .finite import PeopleGeneration
+from .finite import Luggage, PeopleGeneration
 from .generation import Generation
 from .limits import warnings_of
 from .plan import Plan, ensure_plan
@@ -50,7 +50,8 @@ class PopulationControl:
         self.generations: dict[str, Generation] = {}
         self._greenlets: list[Any] = []
         self._history: list[Plan] = []
-        self._early_moves: dict[str, list[Move]] = {}
+        self._early_moves: dict[str, list[tuple[list[Move], Luggage]]] = {}
+        self.edited = False
         self._running = False
         self._own_target: int | None = None
         self._reset_stats = environment.reset_stats
@@ -103,6 +104,7 @@ class PopulationControl:
 
     def _on_test_start(self, **_: Any) -> None:
         self.populations, self.stretches, self.tallies, self.generations = {}, {}, {}, {}
+        self.edited = False
         self._running = True
         self.environment.reset_stats = self._reset_stats
         if self.leading:
@@ -150,16 +152,18 @@ class PopulationControl:
             moves = [(int(person), float(due)) for person, due in data["people"]]
             generation = self.generations.get(data["class"])
             if isinstance(generation, PeopleGeneration):
-                generation.receive(moves)
+                generation.receive(moves, data["luggage"])
             else:  # a worker that joins may hear of its people before its test starts
-                self._early_moves.setdefault(data["class"], []).extend(moves)
+                self._early_moves.setdefault(data["class"], []).append((moves, data["luggage"]))
             return
         ids = {index: client_id for client_id, index in self.runner.worker_indexes.items()}
         people = data["people"]
         belongs = owners([person for person, _ in people], plan.members)
         for member in set(belongs.tolist()):
             part = [move for move, owner in zip(people, belongs, strict=True) if owner == member]
-            self.runner.send_message(MOVE_MESSAGE, {**data, "people": part}, ids[member])
+            who = {person for person, _ in part}
+            luggage = [cookies for cookies in data["luggage"] if cookies[0] in who]
+            self.runner.send_message(MOVE_MESSAGE, {**data, "people": part, "luggage": luggage}, ids[member])
 
     # Who leads
 
@@ -180,6 +184,7 @@ class PopulationControl:
         plan = self.planner.plan
         if plan is None or populations == self.populations:
             return
+        self.edited |= not starting
         for name, population in populations.items():
             self._note_stretch(name, population, starting)
             logger.info("%s: %s", name, population.describe(_run_time(self.environment)))
@@ -217,7 +222,8 @@ class PopulationControl:
             generation = build_generation(self.environment, user_class, payload, self._history, hand_over)
             self.generations[name] = generation
             if isinstance(generation, PeopleGeneration):
-                generation.receive(self._early_moves.pop(name, []))
+                for moves, luggage in self._early_moves.pop(name, []):
+                    generation.receive(moves, luggage)
         if self.planner.elapsed() > max((spec["warm_up"] for spec in payload["classes"].values()), default=0.0):
             self.environment.reset_stats = False  # a worker that comes late
         self._greenlets += [self.runner.greenlet.spawn(g.run) for g in self.generations.values()]
@@ -231,9 +237,9 @@ class PopulationControl:
             for generation in self.generations.values():
                 generation.census.tick(second)
 
-    def _hand_over(self, name: str, moves: list[Move]) -> None:
+    def _hand_over(self, name: str, moves: list[Move], luggage: Luggage) -> None:
         if self.planner.plan is not None:
-            data = {"class": name, "run": self.planner.plan.run, "people": moves}
+            data = {"class": name, "run": self.planner.plan.run, "people": moves, "luggage": luggage}
             self.runner.send_message(MOVE_MESSAGE, data)
 
     def _on_plan(self, plan: Plan) -> None:

@@ -7,10 +7,12 @@ from typing import Any
 
 from locust_realism.analysis.evidence import Facts
 from locust_realism.analysis.settings import WorkloadModel
+from locust_realism.runtime.control import attach
 from locust_realism.runtime.pacing import PacedWait
 from locust_realism.runtime.plan import ensure_plan
 from locust_realism.runtime.population import AnyPopulation, Population, population_of
 from locust_realism.workload.distributions import Distribution
+from locust_realism.workload.profile import RateProfile
 from locust_realism.workload.rates import rate_profile_from_dict
 
 
@@ -21,7 +23,11 @@ def intended_load(environment: Any) -> Facts:
     """
     classes = list(environment.user_classes)
     waits = [inspect.getattr_static(user_class, "wait_time", None) for user_class in classes]
-    return Facts(model=_model(environment, classes, waits), planned_profile=_planned(environment, waits))
+    return Facts(
+        model=_model(environment, classes, waits),
+        planned_profile=_planned(environment, waits),
+        arrival_profile=_arrivals(environment, classes),
+    )
 
 
 def _model(environment: Any, classes: list[Any], waits: list[Any]) -> WorkloadModel:
@@ -54,6 +60,20 @@ def _stay(population: AnyPopulation | None) -> float | None:
         return None
     duration = population.session_duration
     return float(duration.mean) if isinstance(duration, Distribution) else None
+
+
+def _arrivals(environment: Any, classes: list[Any]) -> RateProfile | None:
+    """The rate at which users arrive, where open populations bring them all and were not edited since the start."""
+    control = attach(environment)
+    if control is None:
+        return None
+    populations = control.populations
+    if not classes or not all(isinstance(populations.get(c.__name__), Population) for c in classes):
+        return None
+    if control.edited:
+        return None
+    profile = sum(population.arrivals for population in populations.values() if isinstance(population, Population))
+    return profile if isinstance(profile, RateProfile) else None
 
 
 def _planned(environment: Any, waits: list[Any]) -> Any:

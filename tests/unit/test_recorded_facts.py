@@ -38,14 +38,15 @@ def recording(path, info):
 @pytest.mark.parametrize("model", MODELS, ids=lambda model: model.kind)
 @pytest.mark.parametrize("profile", [None, PROFILE])
 def test_facts_come_back_through_the_file(tmp_path, model, profile):
-    workload = described(Facts(model=model, planned_profile=profile), START)
+    arrivals = None if profile is None else 2 * profile
+    workload = described(Facts(model=model, planned_profile=profile, arrival_profile=arrivals), START)
     path = recording(
         tmp_path / "run",
         {"held_us": [START, None], "clock_offset_sd_us": 12.5, "workload": json.loads(json.dumps(workload))},
     )
     found = recorded_facts([tmp_path / "none", path])
     assert found.model == model
-    assert found.planned_profile == profile
+    assert (found.planned_profile, found.arrival_profile) == (profile, arrivals)
     assert found.clock_offset_sd_us == 12.5
     assert (found.run_start_us, found.held_us, found.health) == (START, (START, None), {})
 

@@ -3,9 +3,8 @@
 import { bandSeries, baseOption, createChart, lineSeries } from "./chart.js";
 import { h } from "./dom.js";
 import { formatClock, formatDuration, formatNumber, formatShare, formatTick } from "./format.js";
-import { installHints } from "./hints.js";
+import { drawOffline } from "./offline.js";
 import { createTable } from "./table.js";
-import { themeOf } from "./theme.js";
 import { createTiles } from "./tiles.js";
 
 const HOUR = 3600;
@@ -46,30 +45,13 @@ const NAMES = [
  * @param {HTMLElement} root @param {any} data the document with `title` and, in each family, `call`
  */
 export function renderReport(root, data) {
-  const media = window.matchMedia("(prefers-color-scheme: dark)");
-  /** @type {(() => void)[]} */
-  const themed = [];
-  let printing = false;
-  const dark = () => media.matches && !printing;
-  const context = {
-    theme: () => themeOf(dark()), echarts: async () => /** @type {any} */ (window).echarts ?? null,
-    docs: (/** @type {string} */ key) => `#${key}`, onTheme: (/** @type {() => void} */ listener) => { themed.push(listener); },
-  };
-  const dress = () => {
-    root.dataset.theme = dark() ? "dark" : "light";
-    themed.forEach((listener) => listener());
-  };
-  root.classList.add("lr", "lr-report");
-  const tiles = createTiles(context, TILES);
-  tiles.update(data);
-  root.replaceChildren(h("header", {}, h("h1", {}, String(data.title)), facts(data)), tiles.root, warnings(data),
-    part("Sessions that begin", ...arrivals(context, data)), part("Times between the requests of a session", ...times(context, data)),
-    part("Requests", ...requests(context, data)));
-  dress();
-  installHints(root);
-  media.addEventListener("change", dress);
-  window.addEventListener("beforeprint", () => { printing = true; dress(); });
-  window.addEventListener("afterprint", () => { printing = false; dress(); });
+  drawOffline(root, (context) => {
+    const tiles = createTiles(context, TILES);
+    tiles.update(data);
+    return [h("header", {}, h("h1", {}, String(data.title)), facts(data)), tiles.root, warnings(data),
+      part("Sessions that begin", ...arrivals(context, data)), part("Times between the requests of a session", ...times(context, data)),
+      part("Requests", ...requests(context, data))];
+  });
 }
 
 /** @param {string} title @param {...Node} children */

@@ -1,7 +1,8 @@
 // The help page: every term, and the documents that this server answers with.
 
 import { h } from "./dom.js";
-import { glossary } from "./report.js";
+import { termList } from "./offline.js";
+import { TERMS } from "./terms.js";
 
 const ROUTES = [
   ["api/status", "State of the run, requests recorded and lost, errors and warnings."],
@@ -18,7 +19,7 @@ if (root) {
   const dress = () => { root.dataset.theme = media.matches ? "dark" : "light"; };
   media.addEventListener("change", dress);
   dress();
-  root.append(glossary(), h("section", { "aria-label": "Data" }, h("h2", { class: "lr-part" }, "Data"),
+  root.append(termList(Object.keys(TERMS)), h("section", { "aria-label": "Data" }, h("h2", { class: "lr-part" }, "Data"),
     h("div", { class: "lr-scroll", tabindex: "0", role: "region", "aria-label": "Addresses" }, h("table", { class: "lr-table lr-routes" },
       h("thead", {}, h("tr", {}, h("th", { scope: "col" }, "Address"), h("th", { scope: "col" }, "What it holds"))),
       h("tbody", {}, ...ROUTES.map(([path, text]) => h("tr", {}, h("th", { scope: "row" }, h("a", { href: path }, path)), h("td", {}, text))))))));

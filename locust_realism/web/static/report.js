@@ -2,10 +2,9 @@
 
 import { h } from "./dom.js";
 import { formatDuration, formatNumber } from "./format.js";
-import { installHints } from "./hints.js";
+import { drawOffline, termList } from "./offline.js";
 import { TABS } from "./tabs.js";
 import { TERMS } from "./terms.js";
-import { themeOf } from "./theme.js";
 import { createVerdict } from "./verdict.js";
 
 const ORDER = ["Percentiles", "Launches", "Population", "Capacity", "Generator"];
@@ -16,34 +15,14 @@ const ORDER = ["Percentiles", "Launches", "Population", "Capacity", "Generator"]
  * @param {HTMLElement} root @param {any} data
  */
 export function renderReport(root, data) {
-  const media = window.matchMedia("(prefers-color-scheme: dark)");
-  /** @type {(() => void)[]} */
-  const themed = [];
-  let printing = false;
-  const dark = () => media.matches && !printing;
-  const context = {
-    live: false, window: "run", theme: () => themeOf(dark()),
-    echarts: async () => /** @type {any} */ (window).echarts ?? null,
-    docs: (/** @type {string} */ key) => `#${key}`,
-    onTheme: (/** @type {() => void} */ listener) => { themed.push(listener); },
-    setWindow: () => {},
-  };
-  const dress = () => {
-    root.dataset.theme = dark() ? "dark" : "light";
-    themed.forEach((listener) => listener());
-  };
-  root.classList.add("lr", "lr-report");
-  const verdict = createVerdict(context);
-  verdict.update(data.summary?.verdict);
-  const parts = ORDER.map((title) => TABS.find((tab) => tab.title === title))
-    .filter((tab) => tab && !(tab.title === "Generator" && !data.generator?.workers?.length));
-  root.replaceChildren(h("header", {}, h("h1", {}, String(data.title ?? "Load test report")), facts(data)), verdict.root,
-    ...parts.map((tab) => section(/** @type {any} */ (tab), context, data)), glossary());
-  dress();
-  installHints(root);
-  media.addEventListener("change", dress);
-  window.addEventListener("beforeprint", () => { printing = true; dress(); });
-  window.addEventListener("afterprint", () => { printing = false; dress(); });
+  drawOffline(root, (context) => {
+    const verdict = createVerdict(context);
+    verdict.update(data.summary?.verdict);
+    const parts = ORDER.map((title) => TABS.find((tab) => tab.title === title))
+      .filter((tab) => tab && !(tab.title === "Generator" && !data.generator?.workers?.length));
+    return [h("header", {}, h("h1", {}, String(data.title ?? "Load test report")), facts(data)), verdict.root,
+      ...parts.map((tab) => section(/** @type {any} */ (tab), context, data)), termList(Object.keys(TERMS))];
+  });
 }
 
 /** @param {any} tab @param {any} context @param {any} data */
@@ -68,10 +47,4 @@ function facts(data) {
   if (data.status?.lost) pairs.push(["Lost", formatNumber(data.status.lost, 0)]);
   if (window.duration_s) pairs.push(["Length", formatDuration(window.duration_s)]);
   return h("dl", { class: "lr-facts" }, ...pairs.map(([name, value]) => h("div", {}, h("dt", {}, String(name)), h("dd", {}, String(value)))));
-}
-
-/** Every term with its explanation: what the links of the page lead to. */
-export function glossary() {
-  return h("section", { "aria-label": "Terms", class: "lr-glossary" }, h("h2", { class: "lr-part" }, "Terms"),
-    h("dl", {}, ...Object.entries(TERMS).map(([key, entry]) => h("div", { id: key }, h("dt", {}, entry.title), h("dd", {}, entry.text)))));
 }

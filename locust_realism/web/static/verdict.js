@@ -35,6 +35,8 @@ function build(context, verdict) {
   return [
     h("div", { class: "lr-verdict-head" }, statusChip(overall),
       h("p", { class: "lr-verdict-text" }, verdict.sentence || SENTENCES[overall] || ""), term(context, "verdict", "What is this?")),
+    // A red check under "not enough data" would look like a contradiction.
+    ...(loud.length && !["green", "amber", "red"].includes(overall) ? [h("p", { class: "lr-verdict-early" }, "There is no verdict yet; what is already visible:")] : []),
     ...(loud.length ? [list(inCausalOrder(loud))] : []),
     ...(green.length ? [group(`${formatNumber(green.length, 0)} green`, green)] : []),
     ...(waiting.length ? [group(`${formatNumber(waiting.length, 0)} without enough data`, waiting)] : []),
