@@ -18,6 +18,7 @@ from typing import Any
 import gevent
 import numpy as np
 from locust import User, task
+from locust.exception import StopUser
 from numpy.typing import NDArray
 
 from locust_realism import install, lognormal
@@ -86,7 +87,7 @@ class Teller(User):
             gevent.sleep(0)
         logger.info("All samples are told.")
         gevent.spawn(self.environment.runner.quit)
-        gevent.sleep(3600)
+        raise StopUser
 
 
 install()

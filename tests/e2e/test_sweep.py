@@ -8,11 +8,13 @@ import sys
 import time
 from pathlib import Path
 
+import numpy as np
 import psutil
 import pytest
 from browser_support import FLAGS, Tabs, chromium
 
 from locust_realism.experiments.results import read_rows
+from locust_realism.recording.formats import read_launches
 from support import SCENARIOS, environment, eventually
 
 pytestmark = pytest.mark.e2e
@@ -124,6 +126,26 @@ def test_a_locust_that_does_not_start_is_told_with_its_last_words(tmp_path: Path
     assert result.returncode == 2
     assert "no such luck" in result.stderr
     assert "no run has given figures" in result.stderr
+
+
+def test_requests_that_are_out_at_the_end_of_a_run_are_waited_for(tmp_path: Path) -> None:
+    """Each takes a second, and every user launches every other: the last second has as many launches as any other."""
+    (tmp_path / "slow.py").write_text(
+        "from locust import FastHttpUser, task\nfrom locust_realism import install, uniform\n"
+        "from locust_realism.runtime.embedded import embedded_service\n\n\n"
+        "class Visitor(FastHttpUser):\n    wait_time = uniform(0, 2)\n\n    @task\n    def get(self):\n"
+        "        self.client.get('/')\n\n\ninstall()\nembedded_service()\n"
+    )
+    grid = ("--users", 60, "--spawn-rate", 60, "--warm-up", "2s", "--steady", "4s", "--cool-down", "0s")
+    slow = ("--option", "target-options=--time answer=1 --servers 1000")
+    result = run_sweep("-f", "slow.py", *grid, *slow, "-o", "out", cwd=tmp_path)
+    assert result.returncode == 0, result.stderr
+    launches = np.sort(read_launches(next((tmp_path / "out" / "launches").iterdir())).launch_us)
+    counts = np.histogram(launches[-1] - launches, [0, 1e6, 2e6, 3e6, 4e6])[0]
+    # 30 a second; cycles of 2 s with a squared CoV of 1/12: sdev 1.6 in the long run, 4.5 if they were independent
+    assert counts.min() > 30 - 3 * 4.5, counts
+    (row,) = read_rows(tmp_path / "out" / "results.parquet")
+    assert row["mean_ms"] == pytest.approx(1000, rel=0.1)
 
 
 @pytest.mark.browser
