@@ -76,17 +76,20 @@ def owncloud(cells: Cells, rows: list[dict[str, Any]]) -> None:
     assert 10 < capacity["knee"]["users"] < 27
     names = {name["label"] for name in summary_of(row)["response_times"]}
     assert {"user (create)", "file"} <= names, "user creation has a row of its own"
+    trap = next(row for row in rows if row["variant"] == "one machine")
+    assert trap["generator_cpu"] > trap["server_cpu"], "the trap: Locust takes more of the machine than the server"
+    assert any("generator was the limit" in words for words in summary_of(trap)["capacity"]["warnings"])
 
 
 def diurnal(cells: Cells, rows: list[dict[str, Any]]) -> None:
     """The rate follows its plan; at night the cache is cold, which the constant load of the same mean never shows."""
     row = next(row for row in rows if row["variant"] == "a day")
-    constant = next(cell for place, cell in cells.items() if place[0] == "constant")
+    day, constant = (next(cell for place, cell in cells.items() if place[0] == name) for name in ("a day", "constant"))
     parts = summary_of(row)["parts"]
     night, noon = (extreme(parts, key=lambda part: part["rate"]) for extreme in (min, max))
     assert night["rate_high"] < constant["rate"] < noon["rate_low"]
     assert night["p50_ms_low"] > constant["p50_ms_high"], "a cold cache"
-    assert noon["p95_ms"] > constant["p95_ms_high"], "long pauses of the collector"
+    assert day["p95_ms_low"] > constant["p95_ms_high"], "long pauses of the collector"
     time_ = summary_of(row)["charts"]["over_time"]
     rate, planned = (np.array(time_[key], dtype=float) for key in ("rate", "planned_rate"))
     assert np.corrcoef(rate, planned)[0, 1] > 0.9
@@ -107,6 +110,28 @@ CHECKS: dict[str, Callable[[Cells, list[dict[str, Any]]], None]] = {
 
 def test_every_plan_is_checked() -> None:
     assert set(CHECKS) == {path.stem for path in PLANS.glob("*.yaml")}
+
+
+@pytest.mark.parametrize("name", CHECKS)
+def test_the_full_version_begins(name: str, tmp_path: Path) -> None:
+    """Each variant of the article's own length starts, with its processes, and has figures after some seconds."""
+    path, out = PLANS / f"{name}.yaml", tmp_path / "out"
+    shorter = {"users": "6", "warm_up": "0s", "steady": "4s", "cool_down": "0s", "repetitions": "1"}
+    plan = read_plan(path, full=True)
+    if all(variant.think_times != (None,) for variant in plan.variants):
+        shorter["think_time"] = "300ms"
+    if name != "two_servers":
+        shorter["spawn_rate"] = "6"
+    options = [word for key, value in shorter.items() for word in (f"--{key.replace('_', '-')}", value)]
+    command = [sys.executable, "-m", "locust_realism.cli", "sweep", str(path), "--full", *options, "-o", str(out)]
+    result = subprocess.run(
+        command, cwd=tmp_path, env=environment(), capture_output=True, text=True, timeout=300, check=False
+    )
+    assert result.returncode == 0, result.stderr
+    rows = read_rows(out / "results.parquet")
+    assert sorted(row["variant"] for row in rows) == sorted(variant.name for variant in plan.variants)
+    assert {row["processes"] for row in rows} == {variant.processes for variant in plan.variants}
+    assert all(row["full"] and row["n"] > 0 and row["failures"] == 0 for row in rows)
 
 
 @pytest.mark.browser
