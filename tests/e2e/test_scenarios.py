@@ -14,6 +14,7 @@ from webdav_support import ask
 
 from locust_realism.recording.formats import read_launches
 from locust_realism.recording.launches import LaunchLog
+from locust_realism.targets import theory
 from support import SCENARIOS, free_port, run_locust, two_workers
 
 pytestmark = pytest.mark.e2e
@@ -54,6 +55,13 @@ def test_gov_site_asks_for_six_objects_in_the_mix_of_the_talk(tmp_path: Path, pr
     # a statistic takes 617 ms with a CoV of 0.05 when nobody is in its way, and never less
     assert rows["GET 040_Statistics"]["min_ms"] > 500
     assert rows["GET 010_Home"]["p50_ms"] < 250
+    # theory's throughput of 60 who think for 0.8 s at eight servers that share 52 ms of work each, and not at one
+    launches = np.sort(read_launches(next(tmp_path.glob("realism-recordings/*"))).launch_us)
+    steady = np.sum((launches > launches[0] + 1_500_000) & (launches <= launches[0] + 4_500_000))
+    eight, one = (3 * theory.closed(60, 0.8, 0.052, servers).throughput for servers in (8, 1))
+    # cycles of a user have a squared CoV of (0.8^2 / 3 + 0.15^2) / 0.85^2 = 0.33
+    error = 4 * math.sqrt(0.33 * eight)
+    assert abs(steady - eight) < error < eight - one
 
 
 @pytest.mark.timed
@@ -131,8 +139,9 @@ def test_shop_has_customers_who_come_and_go(tmp_path: Path, processes: Any) -> N
     assert "Customer: 10" in (tmp_path / "run.log").read_text()  # 10/s x 1 s
 
 
-def test_quickstart_is_short_and_runs(tmp_path: Path) -> None:
-    rows = play("quickstart", tmp_path, "-u", 20, "-r", 20, "-t", "3s")
+@pytest.mark.parametrize("processes", [tuple, two_workers], ids=["one process", "two workers"])
+def test_quickstart_is_short_and_runs(tmp_path: Path, processes: Any) -> None:
+    rows = play("quickstart", tmp_path, "-u", 20, "-r", 20, "-t", "3s", *processes())
     assert set(rows) == {"GET /", "GET /about", "Aggregated"}
     code = (SCENARIOS / "quickstart.py").read_text().split('"""', 2)[2]
     assert len([line for line in code.splitlines() if line.strip()]) <= 20
