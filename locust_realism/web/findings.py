@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Mapping
 from typing import Any
 
@@ -15,6 +16,8 @@ DISK_AMBER = 0.8
 """Share of the time in which a disk is busy."""
 OFFSET_AMBER_MS = 5.0
 
+MEASURED = ("cpu", "machine_cpu", "lag_p99_ms", "lateness_p99_ms")
+
 Finding = dict[str, str]
 
 
@@ -22,7 +25,7 @@ def generator_findings(document: Mapping[str, Any]) -> list[Finding]:
     """What a reader must know about the generator, worst first: dicts ``status`` (red, amber, green) and ``text``.
 
     Takes the provider's ``generator()`` document. A value that is not there is not judged; without any worker the
-    list is empty.
+    list is empty, and before its first measurement nothing is said to be well.
 
     >>> generator_findings({"workers": [{"id": "w1", "cpu": 0.97}]})[0]["status"]
     'red'
@@ -43,6 +46,9 @@ def generator_findings(document: Mapping[str, Any]) -> list[Finding]:
         *_beyond(workers, "clock_uncertainty_ms", OFFSET_AMBER_MS, "amber", _clock_text),
         *_target(document, workers),
     ]
+    if not found and not any(_is_known(worker.get(key)) for worker in workers for key in MEASURED):
+        text = "The load generator has not been measured yet: what is known of it appears seconds after the start."
+        return [{"status": "not enough data", "text": text}]
     if not found:
         text = "The generator had room to spare: what the tables show is the system under test, not Locust."
         return [{"status": "green", "text": text}]
@@ -68,6 +74,10 @@ def _beyond(
     who = {"master": "The master", "local": "Locust"}.get(name, f"Worker {name}")
     who += f" and {len(over) - 1} more" if len(over) > 1 else ""
     return [{"status": status, "text": words(who, worst[key])}]
+
+
+def _is_known(value: Any) -> bool:
+    return isinstance(value, int | float) and math.isfinite(value)
 
 
 def _inside(who: str) -> str:

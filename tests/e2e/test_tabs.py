@@ -55,9 +55,12 @@ def test_launches_shows_the_figures_of_the_python_api(tabs: Tabs, url: str) -> N
         "p50 ms": "p50_ms", "p90 ms": "p90_ms", "p95 ms": "p95_ms", "p99 ms": "p99_ms",
         "Min ms": "min_ms", "Max ms": "max_ms",
     }  # fmt: skip
+    verdicts = {(row["method"], row["label"]): row["status"] for row in expected["names"]}
+    verdicts["", "Aggregated"] = expected["verdict"]["overall"]
     for row, want in zip(rows, expected["launches"], strict=True):
         for heading, key in columns.items():
             assert shows(row[heading], want[key]), (row["Name"], heading, row[heading], want[key])
+        assert row["Verdict"].lower() == verdicts[row["Type"], row["Name"]]
     assert section.locator(".lr-verdict-text").inner_text() == expected["verdict"]["sentence"]
     shown = section.locator(".lr-checks > li[data-check]").evaluate_all(
         "(all) => all.map((li) => Number(li.dataset.check))"
@@ -78,7 +81,8 @@ def test_the_charts_of_the_launches_draw_the_curves_of_the_python_api(tabs: Tabs
     assert histogram["y"] == "log"
     assert [point[1] or 0 for point in histogram["series"][0]["data"]] == curve["counts"]
     over_time = tabs.option("cov-over-time")
-    assert [point[1] for point in over_time["series"][-1]["data"]] == expected["charts"]["over_time"]["cov"]
+    curve = expected["charts"]["cov_over_time"]
+    assert over_time["series"][-1]["data"] == [list(point) for point in zip(curve["t_s"], curve["cov"], strict=True)]
     groups = tabs.option("cov-by-users")
     assert groups["x"] == "log"
     assert [point[1] for point in groups["series"][-1]["data"]] == [
@@ -410,6 +414,23 @@ def test_figures_change_while_the_test_runs(browser: Any) -> None:
         eventually(lambda: intervals() > first, within=5, because="a cell changes within five seconds")
 
 
+def test_all_tabs_are_in_sight_on_a_common_screen(tabs: Tabs, url: str) -> None:
+    strip = tabs.open(url).page.get_by_role("tablist")
+    eventually(lambda: strip.locator("[data-lr-tab]").count() == len(TITLES), within=5, because="our tabs are narrower")
+
+    def in_sight() -> bool:
+        frame = strip.evaluate("(node) => node.parentElement.getBoundingClientRect().right")
+        last = strip.get_by_role("tab").last.bounding_box()
+        return bool(last["x"] + last["width"] <= frame)
+
+    eventually(in_sight, within=5, because="Capacity can be seen without scrolling")
+    tabs.page.set_viewport_size({"width": 700, "height": 900})
+    eventually(lambda: not in_sight(), within=5, because="a narrow window has to scroll")
+    tabs.page.locator(".MuiTabs-scrollButtons").last.wait_for(state="visible")
+    tabs.page.set_viewport_size({"width": 1400, "height": 900})
+    eventually(in_sight, within=5, because="a wide one has not")
+
+
 def test_the_start_form_folds_our_options_and_explains_them(browser: Any) -> None:
     with site("ready") as url, opened(browser) as tabs:
         page = tabs.open(url).page
@@ -422,6 +443,8 @@ def test_the_start_form_folds_our_options_and_explains_them(browser: Any) -> Non
         seed.wait_for(state="visible")
         assert page.get_by_text("Seed of every think time (the same seed repeats a run).", exact=True).is_visible()
         assert page.locator('[name="thinkTime"]').is_visible()
+        labels = page.locator("label[data-lr-label]").evaluate_all("(all) => all.map((one) => one.dataset.lrLabel)")
+        assert labels == ["Seed", "Warm-up", "Think time"]
         seed.fill("11")
         with page.expect_request("**/swarm") as sent:
             page.get_by_role("button", name="Start", exact=True).click()

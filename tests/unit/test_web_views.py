@@ -331,6 +331,13 @@ def test_what_is_said_of_the_generator(worker: dict[str, Any], status: str, word
     assert words in found[0]["text"]
 
 
+@pytest.mark.parametrize("unknown", [{}, {"cpu": None, "lag_p99_ms": math.nan}, {"rows": 14, "lost": 0}])
+def test_a_generator_that_has_not_been_measured_is_not_praised(unknown: dict[str, Any]) -> None:
+    found = generator_findings({"workers": [{"id": "w1", **unknown}]})
+    assert [finding["status"] for finding in found] == ["not enough data"]
+    assert "not been measured yet" in found[0]["text"]
+
+
 def test_the_share_of_the_generator_on_a_shared_machine_is_said(site: Site) -> None:
     # the published case: Locust took 61.7 % of the CPU that it and the server used
     shared = {"workers": [{"id": "w1", "cpu": 0.617}], "target": {"cpu": 0.383, "name": "server"}}

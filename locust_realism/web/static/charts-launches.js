@@ -1,15 +1,15 @@
 // Charts of the launch pattern, as pure functions of the JSON.
 
 import { bandSeries, baseOption, levelMark, lineSeries, timeAxis } from "./chart.js";
-import { formatClock, formatNumber, formatTick } from "./format.js";
+import { formatClock, formatDuration, formatNumber, formatTick } from "./format.js";
 
 const three = (/** @type {number} */ value) => formatNumber(value, 3);
 
-/** CoV in each bin of time, with the band in which independent users keep it. @param {any} time charts.over_time */
+/** CoV in each step of time, with the band in which independent users keep it. @param {any} time charts.cov_over_time */
 export function covOverTime(time) {
   return (/** @type {import("./theme.js").Theme} */ theme) => {
-    const { t_s: t, cov, rate } = time;
-    const half = rate.map((/** @type {number} */ one) => 2 / Math.sqrt(Math.max(1, one * time.width_s[0])));
+    const { t_s: t, cov, n } = time;
+    const half = n.map((/** @type {number} */ one) => 2 / Math.sqrt(Math.max(1, one)));
     const known = cov.filter((/** @type {any} */ one) => one !== null);
     const low = half.map((/** @type {number} */ one, /** @type {number} */ i) => (cov[i] === null ? null : Math.max(0, 1 - one)));
     const high = half.map((/** @type {number} */ one, /** @type {number} */ i) => (cov[i] === null ? null : 1 + one));
@@ -19,11 +19,10 @@ export function covOverTime(time) {
       series: [...bandSeries("Independent users (95 %)", t, low, high, theme.band),
         lineSeries("CoV", t, cov, theme.accent, { showSymbol: known.length < 40, markLine: levelMark(theme, 1, "1") })],
     });
-    const text = known.length
-      ? `CoV in steps of ${formatNumber(time.width_s[0], 0)} s: between ${three(Math.min(...known))} and ${three(Math.max(...known))}.`
-      : "No step has 30 launches yet.";
-    return { option, text, columns: ["t_s", "cov", "band_low", "band_high"],
-      rows: t.map((/** @type {number} */ x, /** @type {number} */ i) => [x, cov[i], low[i], high[i]]) };
+    const [least, most] = [Math.min(...known), Math.max(...known)].map(three);
+    const text = `CoV in steps of ${formatDuration(time.width_s[0])}: ${least === most ? least : `between ${least} and ${most}`}.`;
+    return { option, text, columns: ["t_s", "n", "cov", "band_low", "band_high"],
+      rows: t.map((/** @type {number} */ x, /** @type {number} */ i) => [x, n[i], cov[i], low[i], high[i]]) };
   };
 }
 
@@ -40,7 +39,7 @@ export function gapHistogram(curve) {
         lineSeries("Exponential", middles, curve.expected.map((/** @type {number} */ y) => (y >= 0.5 ? y : null)), theme.orange)],
     });
     const text = `${formatNumber(curve.n, 0)} intervals with a mean of ${formatNumber(curve.mean_ms)} ms; `
-      + `${formatNumber(curve.beyond, 0)} are longer than the chart, ${formatNumber(curve.beyond_expected, 1)} expected.`;
+      + `${formatNumber(curve.beyond, 0)} ${curve.beyond === 1 ? "is" : "are"} longer than the chart, ${formatNumber(curve.beyond_expected, 1)} expected.`;
     return { option, text, columns: ["from_ms", "to_ms", "count", "exponential"],
       rows: curve.counts.map((/** @type {number} */ n, /** @type {number} */ i) => [curve.edges_ms[i], curve.edges_ms[i + 1], n, curve.expected[i]]) };
   };

@@ -1,7 +1,7 @@
 // Charts of the user population, as pure functions of the JSON.
 
 import { bandSeries, baseOption, levelMark, lineSeries, timeAxis } from "./chart.js";
-import { formatClock, formatNumber, formatTick, isNumber } from "./format.js";
+import { formatClock, formatDuration, formatNumber, formatTick, isNumber } from "./format.js";
 
 const plain = (/** @type {number} */ value) => formatTick(Number(value.toPrecision(3)));
 
@@ -30,8 +30,10 @@ export function comings(series) {
     const parts = [lineSeries("Arrivals", t, arrivals, theme.accent), lineSeries("Departures", t, departures, theme.orange)];
     if (planned) parts.push(lineSeries("Planned arrivals", t, planned, theme.muted, { lineStyle: { type: "dashed", width: 1.5, color: theme.muted } }));
     const option = baseOption(theme, { x: timeAxis(t), y: { type: "value", name: "Users / s", min: 0 }, unit: plain, head: formatClock, series: parts });
-    const mean = (/** @type {any[]} */ values) => { const known = values.filter(isNumber); return known.reduce((a, b) => a + b, 0) / Math.max(1, known.length); };
-    return { option, text: `On average ${plain(mean(arrivals))} arrivals and ${plain(mean(departures))} departures per second.`,
+    // A population that starts in equilibrium is built up first: nobody is planned to arrive until then.
+    const from = Math.max(0, planned?.findIndex((/** @type {number} */ one) => one > 0) ?? 0);
+    const mean = (/** @type {any[]} */ values) => { const known = values.slice(from).filter(isNumber); return known.reduce((a, b) => a + b, 0) / Math.max(1, known.length); };
+    return { option, text: `On average ${plain(mean(arrivals))} arrivals${planned ? ` (${plain(mean(planned))} planned)` : ""} and ${plain(mean(departures))} departures per second.`,
       columns: ["t_s", "arrivals_per_s", "departures_per_s", "planned_arrivals_per_s"],
       rows: t.map((/** @type {number} */ x, /** @type {number} */ i) => [x, arrivals[i], departures[i], planned?.[i]]) };
   };
@@ -76,7 +78,10 @@ export function profileAhead(profile) {
     const option = baseOption(theme, { legend: false, x: timeAxis(t), y: { type: "value", name: unit, min: 0 }, unit: plain, head: formatClock,
       series: [lineSeries("Planned", t, rate, theme.blue, mark)] });
     const top = Math.max(...rate);
-    const text = `Between ${plain(Math.min(...rate))} and ${plain(top)} ${unit}; the highest at ${formatClock(t[rate.indexOf(top)])}.`;
+    const span = formatDuration(t.at(-1) - t[0]);
+    const [low, high] = [Math.min(...rate), top].map(plain);
+    const text = low === high ? `${high} ${unit} for the next ${span}.`
+      : `The next ${span}: between ${low} and ${high} ${unit}; the highest at ${formatClock(t[rate.indexOf(top)])}.`;
     return { option, text, columns: ["t_s", "rate"], rows: t.map((/** @type {number} */ x, /** @type {number} */ i) => [x, rate[i]]) };
   };
 }

@@ -3,8 +3,13 @@
 
 import { h, newId } from "./dom.js";
 
-/** @type {Record<string, string>} */
-const TITLES = { realism: "Recording and analysis", dav: "WebDAV scenario", population: "User population" };
+/** @type {Record<string, {title: string, whole?: boolean}>} prefix of the options; `whole`: it says something, so it stays in the label */
+const GROUPS = {
+  realism: { title: "Recording and analysis" },
+  dav: { title: "WebDAV scenario" },
+  population: { title: "User population" },
+  think: { title: "Think times", whole: true },
+};
 const FEWEST = 2;
 
 /** Group the fields of every form in sight that has not been grouped yet. @param {Element} page */
@@ -27,9 +32,9 @@ function groupFields(list) {
     else runs.push({ prefix, fields: [field] });
   }
   for (const { prefix, fields } of runs) {
-    if (!(prefix in TITLES)) continue;
+    if (!(prefix in GROUPS)) continue;
     fields.forEach((field) => explain(field, prefix));
-    if (fields.length >= FEWEST) fold(list, TITLES[prefix], fields);
+    if (fields.length >= FEWEST) fold(list, GROUPS[prefix].title, fields);
   }
 }
 
@@ -53,8 +58,9 @@ function explain(field, prefix) {
   const parts = label?.textContent?.match(/^([^(]+?) \((.+)\)$/s);
   if (!input || !label || !parts) return;
   const [, name, help] = parts;
-  const short = name.toLowerCase().startsWith(`${prefix} `) ? name.slice(prefix.length + 1) : name;
+  const short = sentenceCase(!GROUPS[prefix].whole && name.toLowerCase().startsWith(`${prefix} `) ? name.slice(prefix.length + 1) : name);
   const id = newId();
+  field.toggleAttribute("data-lr-select", input instanceof HTMLSelectElement);
   for (const text of field.querySelectorAll("label, legend > span, .MuiFormControlLabel-label")) {
     if (!text.querySelector("[name]")) text.setAttribute("data-lr-label", short);
   }
@@ -62,4 +68,9 @@ function explain(field, prefix) {
   (field.matches(".MuiFormControl-root") ? field : field.appendChild(h("div"))).append(h("p", { id, "data-lr-help": "" }, shown));
   input.setAttribute("aria-describedby", id);
   input.setAttribute("aria-label", short);
+}
+
+/** Max Users as a label of one's own would be written: Max users. @param {string} text */
+function sentenceCase(text) {
+  return (text.charAt(0) + text.slice(1).toLowerCase()).replace("Warmup", "Warm-up");
 }

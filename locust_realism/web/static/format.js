@@ -51,7 +51,7 @@ export function formatShare(value, digits = 1) {
 /** @param {unknown} seconds */
 export function formatDuration(seconds) {
   if (!isNumber(seconds)) return DASH;
-  if (seconds < 60) return `${fixed(seconds, seconds < 10 ? 1 : 0)} s`;
+  if (seconds < 60) return `${fixed(seconds, seconds < 10 && !Number.isInteger(seconds) ? 1 : 0)} s`;
   const total = Math.round(seconds);
   const parts = [[Math.floor(total / 3600), "h"], [Math.floor(total / 60) % 60, "min"], [total % 60, "s"]];
   const from = parts.findIndex(([count]) => count);

@@ -65,9 +65,11 @@ function start() {
 
   function follow() {
     const main = page?.querySelector("main");
-    if (main && section.parentElement !== main) main.append(section);
+    // Below the tabs, which Locust adds after the start form that was there when the page was loaded.
+    if (main && main.lastElementChild !== section) main.append(section);
     const container = page?.querySelector('[role="tablist"]')?.closest(".MuiContainer-root");
     if (container && section.className !== `lr ${container.className}`) section.className = `lr ${container.className}`;
+    markTabs(page);
     const title = activeTitle();
     const next = title && TABS.some((tab) => tab.title === title) ? title : null;
     if (next !== active) show(next);
@@ -128,7 +130,7 @@ function start() {
   function sayAge(/** @type {any} */ data) {
     const { summary, status } = data;
     const parts = [];
-    if (summary && typeof summary.age_s === "number") parts.push(`Figures computed ${formatDuration(summary.age_s)} ago`);
+    if (summary && typeof summary.age_s === "number") parts.push(`Figures computed ${summary.age_s < 1 ? "just now" : `${formatDuration(summary.age_s)} ago`}`);
     if (summary && summary.tables_age_s > 0) parts.push(`tables, read from the recording, ${formatDuration(summary.tables_age_s)} ago`);
     if (status) {
       parts.push(`${formatNumber(status.rows, 0)} requests recorded`);
@@ -148,7 +150,29 @@ function start() {
     });
   }).observe(page, { childList: true, subtree: true, attributes: true, attributeFilter: ["aria-selected", "class"] });
   document.addEventListener("visibilitychange", () => { if (!document.hidden) poll(); });
+  // What fits is known once the style is there, and changes with the window.
+  sheet.addEventListener("load", () => markTabs(page));
+  window.addEventListener("resize", () => markTabs(page));
   follow();
+}
+
+/**
+ * Our tabs take less room than Locust's, so that all of them fit, and then its scroll buttons take none. Left to
+ * itself the strip keeps them, since beside them the tabs do not fit.
+ * @param {Element | null} page
+ */
+function markTabs(page) {
+  const list = page?.querySelector('[role="tablist"]');
+  const strip = list?.closest(".MuiTabs-root");
+  if (!list || !strip) return;
+  let needed = 0;
+  for (const tab of /** @type {NodeListOf<HTMLElement>} */ (list.querySelectorAll('[role="tab"]'))) {
+    const ours = TABS.some(({ title }) => title === tab.textContent?.trim());
+    if (ours && !("lrTab" in tab.dataset)) tab.dataset.lrTab = "";
+    needed += tab.offsetWidth;
+  }
+  const fits = needed <= strip.clientWidth;
+  if (fits !== strip.hasAttribute("data-lr-fits")) strip.toggleAttribute("data-lr-fits", fits);
 }
 
 function isOver(/** @type {any} */ data) {

@@ -24,6 +24,8 @@ const COLUMNS = [
   { key: "clock_uncertainty_ms", optional: true, title: "±", unit: "ms" },
 ];
 
+const LATER = "The curve begins a few seconds after the start, with the second look at a worker.";
+
 /** @param {any} context */
 export function createGenerator(context) {
   const findings = h("ul", { class: "lr-checks lr-findings", "aria-label": "What to know about the load generator" });
@@ -37,10 +39,11 @@ export function createGenerator(context) {
     { title: "Disk of the target", value: ({ generator: g }) => (isNumber(g.target?.write_bytes_s) ? `${formatBytes(g.target.read_bytes_s + g.target.write_bytes_s)}/s` : null) },
     { title: "Busiest disk", value: ({ generator: g }) => (isNumber(g.target?.disk_busy) ? formatShare(g.target.disk_busy, 0) : null) },
   ]);
+  const balance = h("p", { class: "lr-fine", "aria-label": "Where the launched requests have gone" });
   const table = createTable(context, { caption: "Health of the load generator, by worker", columns: COLUMNS, rowKey: (row) => String(row.id) });
   const cpu = createChart(context, { title: "CPU over time", term: "cpu", name: "cpu-over-time", height: 260 });
   const lag = createChart(context, { title: "Event-loop lag over time", term: "lag", name: "lag-over-time", height: 260 });
-  const root = h("div", { class: "lr-tab" }, findings, tiles.root, h("h2", {}, "Workers"), table.root,
+  const root = h("div", { class: "lr-tab" }, findings, tiles.root, balance, h("h2", {}, "Workers"), table.root,
     h("div", { class: "lr-grid" }, cpu.root, lag.root));
 
   /** @param {{generator: any, status?: any}} data */
@@ -51,11 +54,13 @@ export function createGenerator(context) {
     setChildren(findings, JSON.stringify(said), () => said.map((/** @type {any} */ one) =>
       h("li", { "data-status": one.status }, statusChip(one.status), h("div", {}, String(one.text)))));
     tiles.update(data);
+    balance.hidden = !data.status?.balance;
+    balance.textContent = data.status?.balance ?? "";
     table.update(generator.workers, "A row for each worker appears within seconds of the start of the run.");
     const series = generator.series ?? {};
     const drawn = (series.workers ?? []).length && (series.t_s ?? []).length > 1;
-    cpu.update(drawn ? workerLines(series, "cpu", "CPU", (value) => formatShare(value, 0), [0.9, "90 %"]) : "The curve begins with the second report of a worker.");
-    lag.update(drawn ? workerLines(series, "lag_p99_ms", "ms", (value) => `${formatTick(value)} ms`, null) : "The curve begins with the second report of a worker.");
+    cpu.update(drawn ? workerLines(series, "cpu", "CPU", (value) => formatShare(value, 0), [0.9, "90 %"]) : LATER);
+    lag.update(drawn ? workerLines(series, "lag_p99_ms", "ms", (value) => `${formatTick(value)} ms`, null) : LATER);
   }
   return { root, update };
 }

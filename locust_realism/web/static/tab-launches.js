@@ -3,7 +3,7 @@
 import { createChart } from "./chart.js";
 import { covByUsers, covOverTime, dispersionChart, dispersionRows, gapHistogram } from "./charts-launches.js";
 import { h } from "./dom.js";
-import { createNamePicker } from "./names.js";
+import { createNamePicker, fullName } from "./names.js";
 import { createTable } from "./table.js";
 import { createVerdict } from "./verdict.js";
 
@@ -48,46 +48,33 @@ export function createLaunches(context) {
     const curves = last?.charts?.interlaunch ?? [];
     picker.update(curves);
     const curve = picker.current(curves);
-    histogram.update(curve?.counts.length ? gapHistogram(curve) : "The histogram appears with the second launch of this name.");
+    histogram.update(curve?.counts.length ? gapHistogram(curve) : "The histogram appears with the second launch.");
   }
 
   /** @param {{summary: any}} data */
   function update({ summary }) {
     last = summary;
     verdict.update(summary.verdict);
-    table.update(withVerdicts(summary), "A row for each name appears with its first launches.");
-    const time = summary.charts?.over_time;
+    table.update(withVerdicts(summary), "A row for each name appears as soon as it has been launched twice.");
+    const time = summary.charts?.cov_over_time;
     overTime.update(time?.cov.some((/** @type {any} */ one) => one !== null) ? covOverTime(time)
-      : "The curve begins as soon as one step of time holds 30 launches.");
+      : "The curve begins with about 30 launches; later it has a point for every hundred or so.");
     drawHistogram();
     const sized = (summary.groups ?? []).filter((/** @type {any} */ row) => row.cov !== null);
-    groups.update(sized.length > 1 ? covByUsers(summary.groups) : "The curve needs two users or more with launches of their own.");
+    groups.update(sized.length > 1 ? covByUsers(summary.groups) : "The curve appears as soon as two users have launched requests of their own.");
     const windows = dispersionRows(summary).filter((row) => row.idc > 0);
-    dispersion.update(windows.length > 1 ? dispersionChart(windows) : "The curve needs 20 windows of 10 ms and more with launches in them.");
+    dispersion.update(windows.length > 1 ? dispersionChart(windows) : "The curve begins after the first second of launches: it takes 20 windows of a length for a point.");
   }
 
   return { root, update };
 }
 
-/** The aggregated row carries the overall verdict, the others that of their own CoV. @param {any} summary */
+/** The aggregated row carries the overall verdict, the others that of their own launches. @param {any} summary */
 function withVerdicts(summary) {
+  const own = new Map((summary.names ?? []).map((/** @type {any} */ row) => [fullName(row), row.status]));
   return (summary.launches ?? []).map((/** @type {any} */ row) => {
     const all = row.label === "Aggregated" && !row.method;
-    const status = all ? summary.verdict?.overall ?? "not enough data" : covStatus(row);
+    const status = all ? summary.verdict?.overall ?? "not enough data" : own.get(fullName(row)) ?? "not enough data";
     return { ...row, p50_ms: row.p50_ms ?? row.median_ms, status };
   });
-}
-
-/**
- * Colour of one name's CoV by the rule of the verdict's first check: an effect counts beyond its bound and outside
- * three standard errors (1/√n of exponential gaps); what cannot be told from 10 % is not enough data, never green.
- * @param {{n: number, cov: number | null}} row
- */
-export function covStatus({ n, cov }) {
-  const error = 3 / Math.sqrt(Math.max(1, n));
-  if (typeof cov !== "number" || n < 100) return "not enough data";
-  const off = Math.abs(cov - 1);
-  if (off > 0.1 && off > error) return "red";
-  if (off > 0.05 && off > error) return "amber";
-  return error > 0.1 ? "not enough data" : "green";
 }

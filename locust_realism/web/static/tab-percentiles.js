@@ -67,21 +67,21 @@ export function createPercentiles(context) {
     picker.update(curves);
     const curve = picker.current(curves);
     const all = curves[0];
-    plot.update(curve && curve.n > 1 ? percentilePlot(curve, all) : "The plot appears with the second request of this name.");
-    density.update(curve && curve.n > 1 ? densityChart(curve, all) : "The density appears with the second request of this name.");
+    plot.update(curve && curve.n > 1 ? percentilePlot(curve, all) : "The plot of all percentiles appears with the second answer.");
+    density.update(curve && curve.n > 1 ? densityChart(curve, all) : "How the response times are spread appears with the second answer.");
   }
 
   /** @param {{summary: any, whole?: any}} data */
   function update({ summary, whole }) {
     last = summary;
     rounded = new Map((summary.charts?.as_locust ?? []).map((/** @type {any} */ row) => [fullName(row), row]));
-    table.update(responseRows(summary), "A row for each name appears with its first requests.");
+    table.update(responseRows(summary), "A row for each name appears with its first answer.");
     const used = String(responseRule(summary) ?? "");
     setText(ruleText, RULES[used] ?? used);
     setHidden(rule, !responseRows(summary).length);
     windows?.update(summary);
     const time = (whole ?? summary).charts?.over_time;
-    overTime.update(time?.t_s.length > 1 ? percentilesOverTime(time, windows?.span() ?? null) : "The curves begin with the second step of time.");
+    overTime.update(time?.t_s.length > 1 ? percentilesOverTime(time, windows?.span() ?? null) : "p50, p95 and p99 over time begin two seconds after the first request.");
     drawCurves();
     const rows = summary.stages ?? [];
     stages.update(rows.filter((/** @type {any} */ row) => row.kind === "stage"), "A row appears once the planned number of users, rate or think time has held for ten seconds.");
