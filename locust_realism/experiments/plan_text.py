@@ -13,10 +13,12 @@ def plan_facts(plan: Plan, rows: Sequence[dict[str, Any]]) -> list[tuple[str, st
     """Pairs of words on how the figures came about, for the head of the page."""
     scenarios = list(dict.fromkeys(variant.scenario.name for variant in plan.variants))
     length = "the article's own" if plan.full else "short"
+    lengths = sorted({plan.steady_of(variant) for variant in plan.variants})
+    steady = f"{lengths[0]:g}" if len(lengths) == 1 else f"{lengths[0]:g} to {lengths[-1]:g}"
     found = [
         ("Plan", f"{plan.name} ({length})" if plan.has_full or plan.full else plan.name),
         ("Scenario", ", ".join(scenarios)),
-        ("Each run", f"{plan.warm_up_s:g} s warm-up, {plan.steady_s:g} s analysed"),
+        ("Each run", f"{plan.warm_up_s:g} s warm-up, {steady} s analysed"),
         ("Runs", f"{len(rows):,} in random order, {len(plan.seeds) * plan.repetitions} for each cell"),
         ("Requests", f"{sum(row['n'] for row in rows):,}"),
     ]

@@ -11,6 +11,7 @@ import pytest
 from locust_realism.experiments.located import PlanError, read_seconds
 from locust_realism.experiments.plan import Plan
 from locust_realism.experiments.plan_reading import plan_of_options, read_plan
+from locust_realism.experiments.plan_text import plan_facts
 
 PLANS = sorted((Path(__file__).parents[2] / "scenarios" / "plans").glob("*.yaml"))
 GOOD = """\
@@ -63,6 +64,8 @@ def test_full_takes_the_articles_own_length_and_options_win_over_both(write: Any
     changed = read_plan(path, full=True, changes=changes)
     assert {cell.users for cell in changed.cells()} == {3}, "a variant's own number too: --users 3 tries a plan out"
     assert {changed.run_time_s(cell) for cell in changed.cells()} == {5.0 + 7.0 + 1.0}
+    assert ("Each run", "5 s warm-up, 7 s analysed") in plan_facts(changed, [])
+    assert ("Each run", "5 s warm-up, 30 to 60 s analysed") in plan_facts(read_plan(path), [])
     plain, stalls = (dict(variant.options) for variant in changed.variants)
     assert plain == {"--deep": True, "--shallow": False, "--width": 9, "--new": "a"}
     assert stalls == {**plain, "--target-options": "--stall 1.5/5"}
