@@ -17,6 +17,7 @@ from support import eventually
 
 sync_api = pytest.importorskip("playwright.sync_api")
 pytestmark = [pytest.mark.e2e, pytest.mark.browser]
+oldest_too = pytest.mark.oldest_too
 
 
 @pytest.fixture(scope="module")
@@ -45,6 +46,7 @@ def summary(url: str, window: str = "run") -> Any:
     return ask(f"{url}realism/api/summary?window={window}")
 
 
+@oldest_too
 def test_launches_shows_the_figures_of_the_python_api(tabs: Tabs, url: str) -> None:
     section = tabs.open(url).choose("Launches")
     expected = summary(url)
@@ -73,6 +75,7 @@ def test_launches_shows_the_figures_of_the_python_api(tabs: Tabs, url: str) -> N
     assert sorted(open_ones) == sorted(loud)
 
 
+@oldest_too
 def test_the_charts_of_the_launches_draw_the_curves_of_the_python_api(tabs: Tabs, url: str) -> None:
     tabs.open(url).choose("Launches")
     expected = summary(url)
@@ -106,6 +109,7 @@ def test_another_name_can_be_chosen_for_the_histogram(tabs: Tabs, url: str) -> N
     assert section.get_by_label("Name", exact=True).input_value() == f"GET {FORMULA}"
 
 
+@oldest_too
 def test_percentiles_shows_the_figures_and_those_of_locust_where_they_differ(tabs: Tabs, url: str) -> None:
     section = tabs.open(url).choose("Percentiles")
     expected = summary(url)
@@ -168,6 +172,7 @@ def test_a_window_can_be_dragged_typed_and_left_again(tabs: Tabs, url: str) -> N
     assert section.get_by_role("button", name="Whole run").get_attribute("aria-pressed") == "true"
 
 
+@oldest_too
 def test_population_generator_and_capacity_show_their_documents(tabs: Tabs, url: str) -> None:
     section = tabs.open(url).choose("Population")
     population = ask(f"{url}realism/api/population")
@@ -199,6 +204,7 @@ def test_population_generator_and_capacity_show_their_documents(tabs: Tabs, url:
     assert section.locator(".lr-answer").inner_text() == capacity["explanation"]
 
 
+@oldest_too
 def test_hostile_names_are_text_and_nothing_else(tabs: Tabs, url: str) -> None:
     tabs.open(url)
     for title in TITLES:
@@ -223,6 +229,7 @@ def test_two_hundred_long_names_fit_into_700_pixels(browser: Any) -> None:
         assert tabs.page.evaluate("window.hacked") is None
 
 
+@oldest_too
 def test_the_theme_of_locust_is_followed_at_once(tabs: Tabs, url: str) -> None:
     section = tabs.open(url).choose("Launches")
     before = tabs.option("cov-over-time")["text"]
@@ -309,6 +316,7 @@ def test_numbers_follow_the_locale_of_the_browser(browser: Any, url: str) -> Non
         assert tabs.table("Response times, by name")[-1]["Requests"] == f"{n:,}".replace(",", ".")
 
 
+@oldest_too
 @pytest.mark.parametrize("broken", ["realism.js", "tabs.js"])
 def test_when_our_script_fails_locust_is_unharmed(browser: Any, url: str, broken: str) -> None:
     with opened(browser, clean=False) as tabs:
@@ -374,6 +382,7 @@ def test_opened_twice_both_pages_show_the_figures(browser: Any, url: str) -> Non
             assert tabs.page.locator("#locust-realism").count() == 1
 
 
+@oldest_too
 def test_leaving_and_coming_back_leaves_one_section_below_the_tabs(tabs: Tabs, url: str) -> None:
     tabs.open(url).choose("Launches")
     tabs.page.get_by_role("tab", name="Statistics").click()
@@ -385,6 +394,7 @@ def test_leaving_and_coming_back_leaves_one_section_below_the_tabs(tabs: Tabs, u
     assert not tabs.page.get_by_text("Times between launches").is_visible()
 
 
+@oldest_too
 def test_below_a_base_path_with_the_class_picker(browser: Any) -> None:
     with site("base", "picker") as url, opened(browser) as tabs:
         tabs.open(url).choose("Launches")
@@ -392,6 +402,7 @@ def test_below_a_base_path_with_the_class_picker(browser: Any) -> None:
         tabs.option("dispersion")
 
 
+@oldest_too
 def test_with_login_the_tabs_work_and_say_when_the_session_has_ended(browser: Any) -> None:
     with site("login") as url, opened(browser, clean=False) as tabs:
         tabs.page.goto(f"{url}enter")
@@ -414,6 +425,7 @@ def test_figures_change_while_the_test_runs(browser: Any) -> None:
         eventually(lambda: intervals() > first, within=5, because="a cell changes within five seconds")
 
 
+@oldest_too
 def test_all_tabs_are_in_sight_on_a_common_screen(tabs: Tabs, url: str) -> None:
     strip = tabs.open(url).page.get_by_role("tablist")
     eventually(lambda: strip.locator("[data-lr-tab]").count() == len(TITLES), within=5, because="our tabs are narrower")
@@ -431,6 +443,7 @@ def test_all_tabs_are_in_sight_on_a_common_screen(tabs: Tabs, url: str) -> None:
     eventually(in_sight, within=5, because="a wide one has not")
 
 
+@oldest_too
 def test_the_start_form_folds_our_options_and_explains_them(browser: Any) -> None:
     with site("ready") as url, opened(browser) as tabs:
         page = tabs.open(url).page

@@ -51,7 +51,10 @@ def running(folder: Path, workers: int) -> Iterator[str]:
         yield url
 
 
-@pytest.fixture(params=[0, 2], ids=["local", "master and 2 workers"])
+CLUSTER = pytest.param(2, id="master and 2 workers", marks=pytest.mark.oldest_too)
+
+
+@pytest.fixture(params=[pytest.param(0, id="local"), CLUSTER])
 def tabs(request: Any, tmp_path: Path) -> Iterator[tuple[Tabs, str]]:
     with sync_api.sync_playwright() as playwright, running(tmp_path, request.param) as url:
         browser = playwright.chromium.launch(executable_path=chromium(), args=FLAGS)
