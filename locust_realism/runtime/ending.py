@@ -11,16 +11,13 @@ in a local run means: all users of all workers have stopped, and their rows are 
 2. At ``quitting`` each process stops its own users first, before anything else is told that Locust quits.
 3. From then on a worker takes no more users, although the master's ramp may still be sending some.
 4. ``--run-time`` counts from the start of the run.
-5. The first Ctrl-C while users are being stopped is answered with a message, the next one is obeyed.
+5. A Ctrl-C while users are being stopped is answered with a message, the next one is obeyed (`runtime.patience`).
 """
 
 from __future__ import annotations
 
 import logging
-import signal
 import time
-from collections.abc import Iterator
-from contextlib import contextmanager
 from typing import Any
 from weakref import WeakSet
 
@@ -29,11 +26,16 @@ import locust
 from locust.env import Environment
 from locust.runners import STATE_CLEANUP, STATE_INIT, STATE_MISSING, MasterRunner, WorkerRunner
 
+from locust_realism.runtime.patience import answer_ctrl_c, patient
+
 logger = logging.getLogger(__name__)
 
 BEGIN, END, ENDED = "realism_begin", "realism_end", "realism_ended"
 PATIENCE = 60.0
 """Seconds that the master waits for its workers beyond --stop-timeout, as Locust's own Stop does."""
+
+STILL_STOPPING = "Still stopping users, who remove what they made. Ctrl-C again leaves it on the server."
+LEFT = "The users were not waited for: what they made may be left on the server, and their last requests are missing."
 
 _registered: WeakSet[Any] = WeakSet()
 
@@ -99,13 +101,18 @@ class _Ending:
         """Stop the users of this process, or of all workers, before Locust quits."""
         if not self._is_first_to_quit():
             return
-        with _patient():
+        answer_ctrl_c()
+        stopped = False
+        with patient(STILL_STOPPING, LEFT):
             if self.stopping or self.runner.state == STATE_CLEANUP:
                 self._wait_for_stop()  # someone has begun: stopping twice would cut on_stop short
             elif isinstance(self.runner, MasterRunner):
                 self.runner.stop(send_stop_to_client=False)
             elif self.runner.state != STATE_INIT:
                 self.runner.stop()
+            stopped = True
+        if not stopped:
+            self.runner.user_greenlets.kill(block=False)  # else Locust waits for them when it quits
         if isinstance(self.runner, WorkerRunner):
             self._report()
 
@@ -170,25 +177,3 @@ class _Ending:
     def _report(self) -> None:
         self.runner._send_stats()  # as Locust does when a worker is told to quit
         self.runner.send_message(ENDED)
-
-
-@contextmanager
-def _patient() -> Iterator[None]:
-    """Answer the first Ctrl-C with a message instead of leaving the users as they are."""
-    asked: list[int] = []
-
-    def answer(number: int, frame: Any) -> None:
-        if asked:
-            raise KeyboardInterrupt
-        asked.append(number)
-        logger.warning("Still stopping users, who remove what they made. Ctrl-C again leaves it on the server.")
-
-    try:
-        before = signal.signal(signal.SIGINT, answer)
-    except ValueError:  # not the main thread
-        yield
-        return
-    try:
-        yield
-    finally:
-        signal.signal(signal.SIGINT, before)

@@ -11,8 +11,11 @@ from typing import Any
 
 from locust.env import Environment
 
-from locust_realism.analysis.thresholds import evaluate_thresholds, parse_thresholds
+from locust_realism.analysis.threshold_text import parse_thresholds
+from locust_realism.analysis.thresholds import evaluate_thresholds
+from locust_realism.runtime.completeness import balance_sentence
 from locust_realism.runtime.live import Document
+from locust_realism.runtime.patience import patient
 from locust_realism.runtime.provider import RunProvider
 
 logger = logging.getLogger(__name__)
@@ -20,6 +23,10 @@ console = logging.getLogger("locust.stats_logger")  # where Locust prints its ow
 
 FAILED = 1
 """Exit code of a run that broke a threshold."""
+
+STILL_COMPUTING = "Still computing the figures of the run. Ctrl-C again ends without them; what was recorded stays."
+GIVEN_UP = "The figures of the run were not waited for."
+HOW_TO_GET_THEM = " locust-realism analyze computes them from the recording."
 
 
 class Finish:
@@ -46,6 +53,15 @@ class Finish:
 
     def quitting(self, **_: Any) -> None:
         """Every row is here: compute the figures, decide the exit code, write what was asked for."""
+        done = False
+        recorded = self.provider.recording.files is not None
+        with patient(STILL_COMPUTING, GIVEN_UP + HOW_TO_GET_THEM * recorded):
+            self._conclude()
+            done = True
+        if not done and getattr(self.environment.parsed_options, "realism_fail_if", None):
+            self.environment.process_exit_code = FAILED
+
+    def _conclude(self) -> None:
         options: Any = self.environment.parsed_options
         thresholds = parse_thresholds(getattr(options, "realism_fail_if", None) or [])
         summary = self.provider.final_summary()
@@ -57,7 +73,9 @@ class Finish:
         results = evaluate_thresholds(thresholds, summary)
         if any(result.failed for result in results):
             self.environment.process_exit_code = FAILED
-        lines = [self._render(summary), *self.provider.recording.warnings(), *(result.line for result in results)]
+        recording = self.provider.recording
+        said = [balance_sentence(recording.balance()), *recording.warnings()]
+        lines = [self._render(summary), *filter(None, said), *(result.line for result in results)]
         self.text = "\n".join(lines)
         self._write_files(options, summary)
 

@@ -1,0 +1,86 @@
+"""Ctrl-C while a run is being brought to its end: the first one is answered, the next one gives up what is waited for.
+
+Locust ends with a traceback when somebody presses Ctrl-C a second time. From :func:`answer_ctrl_c` on this does not
+happen: what may take long is a :func:`patient` block, and what is not is over in a moment.
+"""
+
+from __future__ import annotations
+
+import logging
+import signal
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import gevent
+
+logger = logging.getLogger(__name__)
+
+ENDING = "Locust is ending."
+_MOST_ANSWERS = 3
+"""As often as this nobody presses for fun: something hangs that is not ours."""
+
+
+class _GivenUp(BaseException):
+    """Thrown into the block; not an Exception, which Locust's events would swallow."""
+
+
+class _Wait:
+    def __init__(self, message: str) -> None:
+        self.message = message
+        self.greenlet: Any = gevent.getcurrent()
+        self.answered = self.over = False
+
+    def give_up(self) -> None:
+        if not self.over:
+            self.greenlet.throw(_GivenUp)
+
+
+_waits: list[_Wait] = []
+_answered: list[str] = []
+
+
+def answer_ctrl_c() -> None:
+    """Answer every Ctrl-C from now on, until this process has ended. For the main thread; elsewhere it does nothing."""
+    _listen()
+
+
+@contextmanager
+def patient(message: str, given_up: str) -> Iterator[None]:
+    """Log ``message`` at the first Ctrl-C in the block; at the second leave the block, log ``given_up`` and go on.
+
+    Nothing is raised out of the block.
+    """
+    before, wait = _listen(), _Wait(message)
+    _waits.append(wait)
+    try:
+        yield
+    except _GivenUp:
+        logger.warning(given_up)
+    finally:
+        wait.over = True
+        _waits.remove(wait)
+        if before is not None:
+            signal.signal(signal.SIGINT, before)
+
+
+def _listen() -> Any:
+    """The handler of before; None in another than the main thread, which alone hears of signals."""
+    try:
+        return signal.signal(signal.SIGINT, _answer)
+    except ValueError:
+        return None
+
+
+def _answer(number: int, frame: Any) -> None:
+    if not _waits:
+        _answered.append(ENDING)
+        if len(_answered) >= _MOST_ANSWERS:
+            raise KeyboardInterrupt
+        logger.warning(ENDING)
+    elif not _waits[-1].answered:
+        _waits[-1].answered = True
+        logger.warning(_waits[-1].message)
+    else:
+        # in the hub: what is raised here would hit whatever greenlet runs, and be printed
+        gevent.get_hub().loop.run_callback(_waits[-1].give_up)
