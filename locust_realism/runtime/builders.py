@@ -9,7 +9,7 @@ from ..workload.people import Move, PeopleSchedule
 from ..workload.rates import rate_profile_from_dict
 from ..workload.schedules import OpenSchedule
 from ..workload.streams import name_key, spawn
-from .finite import PeopleGeneration
+from .finite import Luggage, PeopleGeneration
 from .generation import ArrivalGeneration, Generation, Sessions
 from .plan import Plan, Planner, ensure_plan
 from .population import AnyPopulation, FinitePopulation, Population, population_of, times_of
@@ -23,7 +23,7 @@ def build_generation(
     user_class: Any,
     payload: dict[str, Any],
     history: list[Plan],
-    hand_over: Callable[[list[Move]], None],
+    hand_over: Callable[[list[Move], Luggage], None],
 ) -> Generation:
     """The generation of a class, as the plan says it now; ``history`` are the plans of this run with other members."""
     spec = payload["classes"][user_class.__name__]
@@ -49,7 +49,7 @@ def build_generation(
             people.join(history[0].members, history[0].previous, planner.elapsed())
         for later in history[1:]:
             if moves := people.change(later.members, planner.elapsed()):
-                hand_over(moves)
+                hand_over(moves, [])
         generation = PeopleGeneration(
             environment,
             planner,

@@ -7,18 +7,27 @@ from typing import Any
 
 from ..workload.people import Move, PeopleSchedule
 from ..workload.schedules import Entry
+from .cookies import cookie_jar, pack, unpack
 from .generation import Generation
 from .plan import Plan
 
+Luggage = list[tuple[int, list[list[Any]]]]
+"""People who move and the cookies that they take along."""
+
 
 class PeopleGeneration(Generation):
-    """Starts the people of a finite population; ``hand_over`` sends those who belong to another worker on their way."""
+    """Starts the people of a finite population.
+
+    ``hand_over(moves, luggage)`` sends those who belong to another worker on their way.
+    """
 
     schedule: PeopleSchedule
 
-    def __init__(self, *args: Any, hand_over: Callable[[list[Move]], None], keep_cookies: bool, **kw: Any) -> None:
+    def __init__(
+        self, *args: Any, hand_over: Callable[[list[Move], Luggage], None], keep_cookies: bool, **kw: Any
+    ) -> None:
         super().__init__(*args, **kw)
-        self._hand_over = hand_over
+        self._send = hand_over
         self._members = self.planner.plan.members if self.planner.plan is not None else ()
         self._cookies: dict[int, Any] | None = {} if keep_cookies else None
 
@@ -34,8 +43,10 @@ class PeopleGeneration(Generation):
         self.census.moved_anew = self.schedule.moved_anew
         self.wake()
 
-    def receive(self, moves: list[Move]) -> None:
+    def receive(self, moves: list[Move], luggage: Luggage) -> None:
         """People come from another worker."""
+        if self._cookies is not None:
+            self._cookies |= {person: unpack(cookies) for person, cookies in luggage}
         if elsewhere := self.schedule.receive(moves):
             self._hand_over(elsewhere)
         self.wake()
@@ -44,13 +55,13 @@ class PeopleGeneration(Generation):
         self._away_again(entry)
 
     def left(self, user: Any, entry: Entry) -> None:
-        if self._cookies is not None and entry.person is not None and (jar := _cookie_jar(user)) is not None:
+        if self._cookies is not None and entry.person is not None and (jar := cookie_jar(user)) is not None:
             self._cookies[entry.person] = jar
         self._away_again(entry)
 
     def prepare(self, user: Any, entry: Entry) -> None:
         kept = self._cookies.get(entry.person) if self._cookies is not None and entry.person is not None else None
-        if kept is not None and (jar := _cookie_jar(user)) is not None:
+        if kept is not None and (jar := cookie_jar(user)) is not None:
             for cookie in kept:
                 jar.set_cookie(cookie)
 
@@ -62,12 +73,8 @@ class PeopleGeneration(Generation):
             self._hand_over([move])
         self.wake()
 
-
-def _cookie_jar(user: Any) -> Any:
-    """The cookies of HttpUser's client (requests) or FastHttpUser's."""
-    client = getattr(user, "client", None)
-    for name in ("cookiejar", "cookies"):
-        jar = getattr(client, name, None)
-        if hasattr(jar, "set_cookie"):
-            return jar
-    return None
+    def _hand_over(self, moves: list[Move]) -> None:
+        luggage: Luggage = []
+        if self._cookies is not None:
+            luggage = [(person, pack(self._cookies.pop(person))) for person, _ in moves if person in self._cookies]
+        self._send(moves, luggage)

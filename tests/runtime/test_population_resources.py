@@ -20,7 +20,7 @@ from locust_realism.runtime.population import FinitePopulation, Population, open
 from locust_realism.workload.distributions import exponential
 from locust_realism.workload.rates import ConstantRate
 
-from .cluster import eventually
+from .cluster import cluster, eventually
 
 ANSWER = b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\nSet-Cookie: person=%d; Path=/\r\n\r\nok"
 
@@ -29,7 +29,7 @@ class Site:
     """A server that keeps connections open, gives each a cookie of its own, and notes the cookies that come back."""
 
     def __init__(self) -> None:
-        self.given = 0
+        self.given = self.newcomers = 0
         self.returned: list[bytes] = []
         self.server = StreamServer(("127.0.0.1", 0), self.handle, backlog=4096)
         self.server.start()
@@ -38,9 +38,9 @@ class Site:
     def handle(self, socket: Any, _address: Any) -> None:
         with socket:
             while request := socket.recv(4096):
-                for line in request.split(b"\r\n"):
-                    if line.lower().startswith(b"cookie:"):
-                        self.returned.append(line[7:].strip())
+                cookies = [line for line in request.split(b"\r\n") if line.lower().startswith(b"cookie:")]
+                self.returned += [line[7:].strip() for line in cookies]
+                self.newcomers += not cookies
                 self.given += 1
                 socket.sendall(ANSWER % self.given)
 
@@ -132,6 +132,22 @@ def test_people_come_back_with_their_cookies_if_asked(base: type, site: Site) ->
     site.returned.clear()
     run(visitor(base, site.url, people(keep=False)), 100, 30)
     assert site.returned == []
+
+
+def test_people_take_their_cookies_along_to_another_worker(site: Site, monkeypatch: pytest.MonkeyPatch) -> None:
+    people = FinitePopulation(60, away=exponential(0.3), session_length=1, keep_cookies=True, warm_up=0.0)
+    with cluster(monkeypatch, [visitor(FastHttpUser, site.url, people)], attach) as net:
+        net.start()
+        eventually(lambda: site.newcomers == 60, because="everybody comes once without a cookie")
+        late = net.join()
+        control: Any = attach(late)
+        eventually(lambda: "Visitor" in control.generations)
+        there = control.generations["Visitor"]
+        eventually(lambda: there.schedule.held > 5 and there.schedule.expected == 0, because="its people have moved")
+        before, returned = there.census.arrivals, len(site.returned)
+        eventually(lambda: there.census.arrivals > before + 40 and len(site.returned) > returned + 40)
+        net.stop()
+    assert site.newcomers == 60, "who moved comes back with the cookie of the last session"
 
 
 @pytest.mark.nightly
