@@ -24,6 +24,7 @@ from .dispatcher import PopulationDispatcher
 from .finite import Luggage, PeopleGeneration
 from .generation import Generation
 from .limits import warnings_of
+from .memory import spare_what_is_loaded
 from .plan import Plan, ensure_plan
 from .population import AnyPopulation, Population, population_of
 from .sessions import hook_user_start
@@ -284,5 +285,5 @@ def attach(environment: Any, options: Any = None) -> PopulationControl | None:
 
 def attach_at_init(environment: Any, **_: Any) -> None:
     """Listener of Locust's init event."""
-    if environment.runner is not None:
-        attach(environment)
+    if environment.runner is not None and attach(environment) is not None:
+        spare_what_is_loaded()

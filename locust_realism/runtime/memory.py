@@ -1,8 +1,9 @@
-"""Memory that is freed goes back to the system: what a run of days needs is what it holds, not what it ever held."""
+"""Memory that is freed goes back to the system, and collections are short: a run of days needs what it holds."""
 
 from __future__ import annotations
 
 import ctypes
+import gc
 import sys
 from typing import Any
 
@@ -32,6 +33,16 @@ def trim() -> None:
     """Give back what a computation that is over has left in the heaps; takes some milliseconds, in a native thread."""
     if _malloc_trim is not None:
         _malloc_trim(0)
+
+
+def spare_what_is_loaded() -> None:
+    """Leave what has been imported out of garbage collections: it stays, and to look through it takes 35 to 70 ms.
+
+    Each time, nothing is launched meanwhile and then all at once: three such pauses in 10,000 arrivals at 450/s make
+    their coefficient of variation 1.07 instead of 1. To be called when a process has loaded what it needs.
+    """
+    gc.collect()
+    gc.freeze()
 
 
 def _from_libc(name: str) -> Any:

@@ -8,7 +8,7 @@ form in the web UI.
 from __future__ import annotations
 
 import argparse
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
 from weakref import WeakKeyDictionary
@@ -17,7 +17,7 @@ from locust.util.timespan import parse_timespan
 
 from locust_realism.analysis.percentiles import RULES
 from locust_realism.analysis.settings import parse_bounds
-from locust_realism.analysis.thresholds import ThresholdError, parse_threshold
+from locust_realism.analysis.threshold_text import ThresholdError, parse_threshold
 
 
 @dataclass(frozen=True)
@@ -275,8 +275,15 @@ OPTIONS: tuple[Option, ...] = (
 """The options of the extension itself; a scenario adds its own with :func:`add_options`."""
 
 
-def add_options(parser: argparse.ArgumentParser, title: str, options: Iterable[Option], description: str = "") -> None:
-    """Add options to Locust's parser in a group of their own.
+def add_options(
+    parser: argparse.ArgumentParser,
+    title: str,
+    options: Iterable[Option],
+    description: str = "",
+    *,
+    off_form: Collection[str] = (),
+) -> None:
+    """Add options to Locust's parser in a group of their own; those named in ``off_form`` get no field in the form.
 
     Locust's own ``add_argument`` cannot be used on a group, because a group does not know its UI keywords: the
     attributes that Locust looks for are set on the action instead.
@@ -292,7 +299,7 @@ def add_options(parser: argparse.ArgumentParser, title: str, options: Iterable[O
             if getattr(option, name) is not None:
                 keywords[name] = getattr(option, name)
         action: Any = group.add_argument(option.flag, **keywords)
-        action.include_in_web_ui = option.in_ui
+        action.include_in_web_ui = option.in_ui and option.dest not in off_form
         action.is_secret = option.is_secret
         action.is_required = False
         action.is_multiple = False

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import gc
 import shutil
 import sys
 from collections.abc import Mapping
@@ -23,7 +22,9 @@ from locust_realism.runtime.ending import end_gently
 from locust_realism.runtime.finish import Finish
 from locust_realism.runtime.generator_view import GeneratorView
 from locust_realism.runtime.intent import intended_load
+from locust_realism.runtime.memory import spare_what_is_loaded
 from locust_realism.runtime.options import OPTIONS, add_options
+from locust_realism.runtime.population import any_population
 from locust_realism.runtime.population_view import population_document
 from locust_realism.runtime.provider import RunProvider
 from locust_realism.runtime.randomness import connect as seed_random_waits
@@ -63,15 +64,17 @@ def install(events: Any = None) -> None:
 def _add_options(parser: Any, **_: Any) -> None:
     if parser not in _parsers:
         _parsers.add(parser)
-        add_options(parser, "locust_realism", OPTIONS, "Realistic load, and exact figures that prove it.")
+        # Locust makes a new parser for each page: by then the locustfile's init has built what its options ask for
+        off_form = () if any_population() else [o.dest for o in OPTIONS if o.dest.startswith("population_")]
+        add_options(
+            parser, "locust_realism", OPTIONS, "Realistic load, and exact figures that prove it.", off_form=off_form
+        )
 
 
 def _compose(environment: Environment, web_ui: Any, **_: Any) -> None:
     """Attach everything to an Environment that has its runner; called by Locust's ``init`` event."""
     recording = attach(environment, files=file_plan(environment.parsed_options))
-    # what has been imported stays: to look through it takes each full collection 35 ms, in which nothing is launched
-    gc.collect()
-    gc.freeze()
+    spare_what_is_loaded()
     if isinstance(environment.runner, WorkerRunner):
         return
     generator = GeneratorView(environment, recording)

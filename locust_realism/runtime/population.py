@@ -171,7 +171,7 @@ class FinitePopulation:
     Sessions end as in :class:`Population`. The run starts in equilibrium: each person is in session with probability
     E[S] / (E[A] + E[S]), with a residual session or absence. Unlike with Poisson arrivals, the more are in, the fewer
     arrive; N is binomial. With ``keep_cookies`` a person comes back with the cookies of the last session, as a
-    returning visitor does (within one worker: they stay behind when a person moves to another). Raises ValueError for
+    returning visitor does, also at another worker (those of a worker that is lost are lost). Raises ValueError for
     impossible settings.
 
     >>> from locust_realism.workload.distributions import exponential
@@ -253,9 +253,18 @@ def population_of(user_class: Any) -> AnyPopulation | None:
     return population if isinstance(population, Population | FinitePopulation) else None
 
 
+def any_population() -> bool:
+    """Whether a population has been built in this process, in a locustfile or because of its options."""
+    return bool(_built)
+
+
+_built: list[bool] = []
+
+
 def _register() -> None:
     from .control import attach_at_init
 
+    _built[:] = [True]
     on_init(attach_at_init)
 
 

@@ -9,11 +9,15 @@ from typing import Any
 import gevent
 import pytest
 from locust import User, task
-from locust.argument_parser import get_parser
+from locust.argument_parser import get_parser, ui_extra_args_dict
 from locust.env import Environment
+from locust.event import Events
 
+from locust_realism import install
+from locust_realism.runtime import population
 from locust_realism.runtime.options import OPTIONS, add_options
 from locust_realism.runtime.start_form import watch_start_form
+from locust_realism.workload.rates import ConstantRate
 
 
 class Nobody(User):
@@ -69,3 +73,20 @@ def test_an_empty_seed_is_no_seed(started: Any) -> None:
     assert started.options.realism_seed == 7
     started.post(realism_seed="")
     assert started.options.realism_seed is None
+
+
+def test_the_fields_of_populations_are_on_the_form_where_there_is_one(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sys, "argv", ["locust"])
+    monkeypatch.setattr(population, "_built", [])
+    events = Events()
+    install(events)
+    monkeypatch.setattr("locust.events", events)
+
+    def fields() -> set[str]:
+        return {name for name in ui_extra_args_dict() if name.startswith(("population_", "realism_seed"))}
+
+    assert fields() == {"realism_seed"}
+    parsed = get_parser(default_config_files=[]).parse_args(["--population-scale", "3"])
+    assert parsed.population_scale == 3, "the flags are there nevertheless"
+    population.open_arrivals(ConstantRate(1))
+    assert fields() == {option.dest for option in OPTIONS if option.dest.startswith("population_")} | {"realism_seed"}
