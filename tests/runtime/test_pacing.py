@@ -14,11 +14,11 @@ import pytest
 from locust import TaskSet, User, task
 from locust.env import Environment
 
-from locust_realism.runtime import plan as plan_module
+from locust_realism.runtime import planner, planners
 from locust_realism.runtime.paced_totals import _attach, paced_totals
 from locust_realism.runtime.pacers import paced_counts
 from locust_realism.runtime.pacing import PacedWait, diurnal_sine, paced
-from locust_realism.runtime.plan import ensure_plan
+from locust_realism.runtime.plan import declare, ensure_plan
 from locust_realism.runtime.randomness import connect
 from locust_realism.runtime.sessions import hook_user_start, session_of
 from locust_realism.workload.distributions import constant, exponential
@@ -31,13 +31,13 @@ from .cluster import cluster, eventually
 @pytest.fixture(autouse=True)
 def _sources() -> Iterator[None]:
     """What building waits puts in place for the process is taken away again."""
-    declared = dict(plan_module._declared)
+    declared = dict(planners.declared)
     hook_user_start()
     connect()
     yield
     use_source(None)
-    plan_module._declared.clear()
-    plan_module._declared.update(declared)
+    planners.declared.clear()
+    planners.declared.update(declared)
 
 
 def visitor(wait: Any, work: Callable[[Any], None] = lambda user: None) -> type[User]:
@@ -86,7 +86,7 @@ def test_launches_follow_the_plan_and_the_plan_follows_the_seed() -> None:
     for seed in (7, 7, 8):
         wait = paced(profile)
         object.__setattr__(wait, "name", "the same in each locustfile")
-        plan_module.declare(wait.name, profile.to_dict)
+        declare(wait.name, profile.to_dict)
         Visitor = visitor(wait)
         with running(Visitor, 30, seed):
             gevent.sleep(0.7)
@@ -234,8 +234,8 @@ def test_without_a_plan_the_run_ends_and_says_why(
     monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     wait = paced(ConstantRate(100))
-    del plan_module._declared[wait.name]  # as where the master runs another locustfile
-    monkeypatch.setattr(plan_module, "PLAN_TIMEOUT_S", 0.3)
+    del planners.declared[wait.name]  # as where the master runs another locustfile
+    monkeypatch.setattr(planner, "PLAN_TIMEOUT_S", 0.3)
     Visitor = visitor(wait)
     with running(Visitor, 3) as environment:
         eventually(lambda: environment.runner.user_count == 0 and environment.process_exit_code == 1)

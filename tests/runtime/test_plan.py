@@ -12,7 +12,7 @@ import pytest
 from locust import User, constant, task
 from locust.env import Environment
 
-from locust_realism.runtime import plan
+from locust_realism.runtime import plan, planners
 from locust_realism.runtime.plan import Plan, ensure_plan
 
 from .cluster import cluster, eventually
@@ -66,7 +66,8 @@ def test_a_local_run_is_its_own_only_member(local: Environment) -> None:
 def test_a_declared_item_is_in_the_plan_of_every_environment(local: Environment, monkeypatch: Any) -> None:
     from locust import events
 
-    monkeypatch.setattr(plan, "_declared", {})
+    monkeypatch.setattr(planners, "declared", declared := {})
+    monkeypatch.setattr(plan, "declared", declared)
     before = list(events.init._handlers)
     try:
         plan.declare("paced", lambda: {"rate": 1.0})
@@ -80,9 +81,9 @@ def test_a_declared_item_is_in_the_plan_of_every_environment(local: Environment,
 
 
 def test_the_seed_is_the_option_or_drawn(local: Environment) -> None:
-    assert plan.chosen_seed(local) != plan.chosen_seed(local)
+    assert planners.chosen_seed(local) != planners.chosen_seed(local)
     local.parsed_options = type("Options", (), {"realism_seed": "12"})()
-    assert plan.chosen_seed(local) == 12
+    assert planners.chosen_seed(local) == 12
 
 
 def test_an_environment_without_a_runner_is_refused() -> None:
