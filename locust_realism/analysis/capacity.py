@@ -134,12 +134,14 @@ def _warnings(rows: Sequence[Row], health: Mapping[str, Any] | None) -> list[str
         said.append(
             f"The generator was the limit, not the server: it used {cpu:.0%} of a core. Add workers and measure again."
         )
-    for key, what in (("lateness_p99_ms", "launched requests"), ("loop_lag_p99_ms", "woke its users")):
+    launched = "launched 99 % of the requests up to {:,.0f} ms late"
+    woke = "woke 99 % of its users up to {:,.0f} ms late in 19 of 20 seconds"
+    for key, what in (("lateness_p99_ms", launched), ("loop_lag_p99_ms", woke)):
         late = health.get(key)
         if late is not None and late > LATENESS_LIMIT_MS:
             said.append(
-                f"The generator {what} up to {late:,.0f} ms late (99th percentile), so the throughput may be its own "
-                "limit and not the server's. Add workers and measure again."
+                f"The generator {what.format(late)}, so the throughput may be its own limit and not the server's. Add "
+                "workers and measure again."
             )
     off = [row for row in rows if row["little_ratio"] is not None and _breaks_littles_law(row)]
     if off:

@@ -7,10 +7,11 @@ from typing import Any
 
 import numpy as np
 
-from locust_realism.analysis.comparison import Side, difference_row
+from locust_realism.analysis.comparison import difference_row
 from locust_realism.analysis.differences import Estimate, quantile_estimate
 from locust_realism.analysis.levels import MIN_LAUNCHES, level_edges, split_levels
 from locust_realism.analysis.responses import known_responses
+from locust_realism.analysis.sides import Side
 from locust_realism.recording.launches import LaunchLog
 
 Row = dict[str, Any]

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from locust_realism.analysis.levels import Level, batch_count, quantile_errors, shown
 from locust_realism.analysis.responses import known_responses
-from locust_realism.analysis.thresholds import METRICS, Threshold, parse_threshold
+from locust_realism.analysis.threshold_text import METRICS, Threshold, parse_threshold
 from locust_realism.recording.launches import LaunchLog
 
 Floats = NDArray[np.float64]

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TextIO
 
-from locust_realism.analysis.thresholds import Threshold, ThresholdError, parse_threshold, parse_thresholds
+from locust_realism.analysis.threshold_text import Threshold, ThresholdError, parse_threshold, parse_thresholds
 from locust_realism.recording.launches import LaunchLog
 from locust_realism.report.text import clean, fit
 

@@ -9,11 +9,12 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, TextIO
 
-from locust_realism.analysis.comparison import SLOWER, Side, compare
+from locust_realism.analysis.comparison import SLOWER, compare
 from locust_realism.analysis.comparison_levels import compare_levels
 from locust_realism.analysis.intervals import in_launch_order
 from locust_realism.analysis.jsonable import to_json_safe
 from locust_realism.analysis.recorded_facts import recorded_facts
+from locust_realism.analysis.sides import Side
 from locust_realism.analysis.summary import summarize
 from locust_realism.analysis.thresholds import evaluate_thresholds
 from locust_realism.analysis.window import steady_rows

@@ -11,7 +11,9 @@ from typing import Any
 from locust_realism.analysis.log_reading import FitSettings
 from locust_realism.cli.base import Command, CommandError, Progress, output, span, terminal_width
 from locust_realism.recording.formats.access_logs import VISITORS
+from locust_realism.report.fit_table import call_of
 from locust_realism.report.text import clean, wants_color, wants_unicode
+from locust_realism.web.exports import csv_text
 from locust_realism.workload.observed_rates import BINS_S
 
 EPILOG = """\
@@ -52,7 +54,8 @@ def configure(parser: argparse.ArgumentParser) -> None:
     )
     times.add_argument("--confidence", type=float, default=0.95, metavar="SHARE", help="of the intervals (0.95)")
     out = parser.add_argument_group("output")
-    out.add_argument("--format", choices=("table", "json"), default="table", help="(table)")
+    out.add_argument("--format", choices=("table", "json", "csv"), default="table", help="(table)")
+    out.add_argument("--table", choices=list(TABLES), default="requests", help="the table of --format csv (requests)")
     out.add_argument("-o", "--output", type=Path, metavar="FILE", help="write there and not to standard output")
     out.add_argument("--names", type=int, default=20, metavar="N", help="requests in the table (20)")
     out.add_argument("--profile-csv", type=Path, metavar="FILE", help="also write the rates for rate_from_csv")
@@ -92,9 +95,41 @@ def run(options: argparse.Namespace) -> int:
         if options.format == "json":
             json.dump(document, stream, indent=2, ensure_ascii=True, allow_nan=False)
             stream.write("\n")
+        elif options.format == "csv":
+            stream.write(csv_text(*table_of(document, options.table)))
         else:
             _print(document, options, stream)
     return 0
+
+
+TABLES = ("requests", "families", "arrivals")
+"""What ``--format csv`` can hold: the names, the distributions of the think times, the rate by time of day."""
+
+
+def table_of(document: Mapping[str, Any], table: str) -> tuple[list[str], list[dict[str, Any]]]:
+    """Columns and rows of one of :data:`TABLES`; an interval is two columns, its ends, as ``_low`` and ``_high``."""
+    if table == "families":
+        families = document["think_times"]["families"]
+        rows = [_flat({**each, "distribution": call_of(each["distribution"])}) for each in families]
+    elif table == "arrivals":
+        rows = [_flat(row) for row in document["arrivals"]["by_time_of_day"]]
+    else:
+        rows = [_flat({**row, "examples": None}) for row in document["requests"]]
+    return list(dict.fromkeys(key for row in rows for key in row)), rows
+
+
+def _flat(row: Mapping[str, Any]) -> dict[str, Any]:
+    found: dict[str, Any] = {}
+    for key, value in row.items():
+        if key.endswith("interval"):
+            low, high = value or (None, None)
+            found |= {key.replace("interval", "low"): low, key.replace("interval", "high"): high}
+        elif key == "parameters":
+            for name, each in value.items():
+                found |= _flat({f"{name}": each["value"], f"{name}_interval": each["interval"]})
+        elif value is not None:
+            found[key] = value
+    return found
 
 
 def settings_of(options: argparse.Namespace) -> FitSettings:

@@ -3,17 +3,21 @@
 from __future__ import annotations
 
 import argparse
+import json
 import signal
 import sys
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from locust_realism.cli.base import Command, CommandError, integers, reason
+from locust_realism.cli.base import Command, CommandError, integers, reason, terminal_width
 from locust_realism.cli.sweep_progress import OVERHEAD_S, SweepProgress, clock
 from locust_realism.experiments.located import PlanError
 from locust_realism.experiments.plan import Plan
 from locust_realism.experiments.plan_reading import plan_of_options, read_plan
 from locust_realism.experiments.runner import BusyError, missing, rows_in_order, sweep
+from locust_realism.report.text import wants_color, wants_unicode
+from locust_realism.web.exports import csv_text
 
 EPILOG = """\
 PLAN is a YAML file (docs/experiments.md; ready ones in scenarios/plans); options win over what it says. Without one:
@@ -37,6 +41,9 @@ def configure(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("-o", "--output", type=Path, metavar="DIR", help="directory of the results (sweeps/NAME)")
     parser.add_argument("--list", action="store_true", help="print the runs in their order and how long they take")
     parser.add_argument("--page", action="store_true", help="run nothing: write the page of what is done")
+    parser.add_argument(
+        "--format", choices=("table", "json", "csv"), default="table", help="of the cells that are printed (table)"
+    )
     grid = parser.add_argument_group("plan", "its keys as options; lists are separated by commas")
     grid.add_argument("-f", "--scenario", metavar="FILE", help="the locustfile")
     grid.add_argument("--host", metavar="URL", help="the server; without one the scenario's embedded target")
@@ -123,13 +130,31 @@ def run(options: argparse.Namespace) -> int:
             raise CommandError(f"cannot write to {directory}: {reason(error)}") from None
     if not rows:
         raise CommandError("no run has given figures")
-    from locust_realism.experiments.page import write_page
+    from locust_realism.experiments.page import document_of, write_document
 
-    write_page(plan, rows, directory / "index.html", failures=list(failures.values()))
-    print(f"{len(rows)} of {len(rows) + left} runs done: {directory / 'results.parquet'}, {directory / 'index.html'}")
+    document = document_of(plan, rows, failures=list(failures.values()))
+    write_document(document, directory / "index.html")
+    _print(document, options.format)
+    told = f"{len(rows)} of {len(rows) + left} runs done: {directory / 'results.parquet'}, {directory / 'index.html'}"
+    # Machine formats must stay parseable.
+    print(told, file=sys.stdout if options.format == "table" else sys.stderr)
     if left:
         print(f"{left} to go: the same command goes on with them", file=sys.stderr)
     return 130 if stopped else int(bool(failures))
+
+
+def _print(document: Mapping[str, Any], form: str) -> None:
+    """The cells of the page: a table for people, the whole document of the page as JSON, or a CSV of all figures."""
+    from locust_realism.experiments.text import cell_columns, cell_lines
+
+    if form == "json":
+        json.dump(document, sys.stdout, indent=2, ensure_ascii=False, allow_nan=False)
+        print()
+    elif form == "csv":
+        sys.stdout.write(csv_text(cell_columns(document), document["cells"]))
+    else:
+        color, width, unicode = wants_color(sys.stdout), terminal_width(sys.stdout), wants_unicode(sys.stdout)
+        print("\n".join(cell_lines(document, color=color, width=width, unicode=unicode)))
 
 
 def _list(plan: Plan) -> int:

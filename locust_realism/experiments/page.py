@@ -69,8 +69,13 @@ def render_page(document: Mapping[str, Any]) -> str:
 
 def write_page(plan: Plan, rows: Sequence[Row], path: Path, *, failures: Sequence[str] = ()) -> None:
     """Write the page; it is there completely or not at all."""
+    write_document(document_of(plan, rows, failures=failures), path)
+
+
+def write_document(document: Mapping[str, Any], path: Path) -> None:
+    """Write the page of a document of :func:`document_of`."""
     partial = path.with_name(path.name + ".partial")
-    partial.write_text(render_page(document_of(plan, rows, failures=failures)), encoding="utf-8")
+    partial.write_text(render_page(document), encoding="utf-8")
     partial.replace(path)
 
 

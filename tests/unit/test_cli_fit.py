@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import ast
+import csv
 import html
+import io
 import json
 import os
 import re
@@ -111,6 +113,27 @@ def test_the_json_has_the_documented_keys_and_no_others(run: Run) -> None:
     section = DOCS.read_text(encoding="utf-8").partition("## The JSON document")[2]
     named = set(re.findall(r"`(\w+)`", section)) - {"null"}
     assert named - {"value", "interval"} <= keys_of(document) | {"file", "line", "reason"}
+
+
+def test_the_tables_as_csv_hold_what_the_json_holds(run: Run) -> None:
+    document = json.loads(run("fit", "access.log", "--format", "json")[1])
+
+    def rows(table: str) -> list[dict[str, str]]:
+        status, out, err = run("fit", "access.log", "--format", "csv", "--table", table)
+        assert (status, err) == (0, "")
+        return list(csv.DictReader(io.StringIO(out)))
+
+    names = rows("requests")
+    assert [row["name"] for row in names] == [row["name"] for row in document["requests"]]
+    assert [float(names[0][f"share_{end}"]) for end in ("low", "high")] == document["requests"][0]["share_interval"]
+    bins = rows("arrivals")
+    assert [float(row["rate"]) for row in bins] == [row["rate"] for row in document["arrivals"]["by_time_of_day"]]
+    best = rows("families")[0]
+    family = document["think_times"]["families"][0]
+    assert best["distribution"].startswith(f"{family['family']}(")
+    assert [float(best["mean"]), float(best["mean_low"]), float(best["mean_high"])] == [
+        family["parameters"]["mean"]["value"], *family["parameters"]["mean"]["interval"]
+    ]  # fmt: skip
 
 
 def test_the_profile_is_read_by_rate_from_csv(run: Run, tmp_path: Path) -> None:

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from scipy import signal, stats
 
 from locust_realism.analysis.alikeness import loads_alike
-from locust_realism.analysis.comparison import FASTER, SAME, SLOWER, UNSHOWN, Side, agreement, compare, difference_row
+from locust_realism.analysis.comparison import FASTER, SAME, SLOWER, UNSHOWN, compare, difference_row
 from locust_realism.analysis.comparison_levels import compare_levels
 from locust_realism.analysis.differences import (
     Estimate,
@@ -24,6 +24,7 @@ from locust_realism.analysis.differences import (
     share_estimate,
     student,
 )
+from locust_realism.analysis.sides import Side, agreement
 from locust_realism.recording.launches import MISSING, LaunchLog
 
 RUNS = 300

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import csv
 import fcntl
 import functools
 import io
@@ -362,6 +363,34 @@ def test_the_last_samples_by_completion_are_the_slow_ones_even_of_a_steady_test(
     assert window["p90_ms"] > high
     assert [piece["kind"] for piece in pieces] == ["piece"] * 3
     assert pieces[0]["p90_ms"] < low, "slow ones of the start have not ended yet"
+
+
+def test_the_cells_are_a_table_for_people_and_json_or_csv_for_machines(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    from locust_realism.cli import main
+    from locust_realism.cli import sweep as command
+
+    monkeypatch.setattr(command.signal, "signal", lambda *_: None)
+    monkeypatch.setattr(command, "sweep", lambda *given: sweep(*given, run=Fake()))
+    words = ["sweep", "-f", __file__, "--users", "4,8", "--repetitions", "3", "--steady", "1s", "--warm-up", "0"]
+    shown = {}
+    for form in ("table", "json", "csv"):
+        assert main([*words, "-o", str(tmp_path), "--format", form]) == 0
+        told = capsys.readouterr()
+        shown[form] = told.out
+        assert ("6 of 6 runs done" in told.err) == (form != "table")
+    document = json.loads(shown["json"])
+    assert [cell["users"] for cell in document["cells"]] == [4, 8]
+    rows = list(csv.DictReader(io.StringIO(shown["csv"])))
+    heading, *lines = shown["table"].splitlines()
+    assert heading.split()[:4] == ["users", "runs", "n", "req/s"]
+    assert lines[-1].startswith("6 of 6 runs done")
+    for cell, row, line in zip(document["cells"], rows, lines, strict=False):
+        assert float(row["p95_ms"]) == cell["p95_ms"]
+        assert float(row["rate_low"]) == cell["rate_low"] < cell["rate"]
+        assert line.split()[:4] == [str(cell["users"]), "3", f"{cell['n']:,}", f"{cell['rate']:,.2f}"]
+        assert len(line) <= 120
 
 
 def test_samples_without_a_response_time_have_no_part_in_the_figures_of_windows() -> None:
