@@ -29,6 +29,12 @@ def results(out: Path) -> list[dict[str, Any]]:
     return sorted((json.loads(path.read_text()) for path in out.glob("*.json")), key=lambda d: d["index"])
 
 
+def led(out: Path) -> dict[str, Any]:
+    """The document of the Population tab as it was when the test stopped."""
+    document: dict[str, Any] = json.loads((out / "led").read_text())
+    return document
+
+
 def assert_nobody_was_cut_short(parts: list[dict[str, Any]]) -> None:
     for part in parts:
         assert part["cut_short"] == 0

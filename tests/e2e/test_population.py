@@ -2,14 +2,10 @@
 
 from __future__ import annotations
 
-import json
 import math
 import os
 import signal
 import time
-import urllib.error
-import urllib.parse
-import urllib.request
 from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
@@ -17,7 +13,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-from tests.e2e.population_law import assert_nobody_was_cut_short, results, settings
+from tests.e2e.page import two_workers_with_page
+from tests.e2e.population_law import assert_nobody_was_cut_short, led, path, results, settings
 from tests.support import eventually, free_port, run_locust, started_locust
 
 pytestmark = [pytest.mark.e2e, pytest.mark.timed]
@@ -25,8 +22,8 @@ LOCUSTFILE = Path(__file__).with_name("population_locustfile.py")
 
 
 def test_a_killed_worker_two_joiners_and_one_that_stood_still(tmp_path: Path) -> None:
-    port = free_port()
-    env = settings(tmp_path, rate=120, mean=0.5, warm_up=0)
+    port, rate, mean = free_port(), 120, 0.5
+    env = settings(tmp_path, rate=rate, mean=mean, warm_up=0)
     common = ("-f", LOCUSTFILE, "--master-port", port)
     log = tmp_path / "master.log"
     with started_locust(
@@ -46,6 +43,7 @@ def test_a_killed_worker_two_joiners_and_one_that_stood_still(tmp_path: Path) ->
         os.kill(third.pid, signal.SIGSTOP)
         time.sleep(2.5)
         os.kill(third.pid, signal.SIGCONT)
+        time.sleep(1.5)
         fourth, fifth = worker(), worker()
         master.wait(60)
         for process in (first, third, fourth, fifth):
@@ -54,6 +52,13 @@ def test_a_killed_worker_two_joiners_and_one_that_stood_still(tmp_path: Path) ->
     assert len(parts) == 4, log.read_text()[-3000:]
     assert [part["plans"][-1][1] for part in parts] == [4, 4, 4, 4]
     assert_nobody_was_cut_short(parts)
+    undisturbed = next(part for part in parts if part["pid"] == first.pid)
+    told = [when - killed_at for when, workers in undisturbed["plans"] if when > killed_at and workers != 3]
+    assert 0 < told[0] < 5, "the rate is split anew"
+    assert undisturbed["missed"] == 0
+    lost = led(tmp_path)["lost"]
+    assert abs(lost - rate / 3 * mean) < 5 * math.sqrt(rate / 3 * mean) + rate / 3 * 3, f"{lost}: up to 3 s old"
+    assert lost > 0
     joined = [part for part in parts if part["index"] >= 3]
     assert [part["arrivals"] > 30 for part in joined] == [True, True], "two joins in a row both produce arrivals"
     (still,) = [part for part in parts if part["pid"] == third.pid]
@@ -61,69 +66,40 @@ def test_a_killed_worker_two_joiners_and_one_that_stood_still(tmp_path: Path) ->
     starts = np.sort([s[0] for s in still["sessions"]])
     burst = max(np.searchsorted(starts, starts + 0.2) - np.arange(len(starts)))
     assert burst < 60 + 30, "at most a second's worth at once after the pause"
+    # N has its mean again: two, later four workers make up the whole rate
+    origin, window = min(part["origin"] for part in parts), (killed_at + 7, killed_at + 17)
+    users = path(parts, np.arange(*window, 0.01) - origin, origin)
+    error = rate * mean * math.sqrt(2 / (rate * (window[1] - window[0])))
+    assert abs(users.mean() - rate * mean) < 5 * error + 0.02 * rate * mean
     everyone = np.array([s[0] for part in parts for s in part["sessions"]])
-    # four heartbeats and a look; then three, later four workers make up the whole rate
-    settled = everyone[(everyone > killed_at + 8) & (everyone < killed_at + 14)]
-    assert abs(len(settled) - 720) < 5 * math.sqrt(720) + 30
-
-
-def form(url: str, **fields: object) -> dict[str, Any]:
-    data = urllib.parse.urlencode(fields).encode() if fields else None
-    with urllib.request.urlopen(url, data=data, timeout=10) as response:
-        answer: dict[str, Any] = json.loads(response.read())
-    return answer
+    settled = np.count_nonzero((everyone > window[0]) & (everyone < window[1]))
+    assert abs(settled - 10 * rate) < 5 * math.sqrt(10 * rate) + 30
 
 
 def test_the_web_ui_starts_edits_stops_and_starts_again(tmp_path: Path) -> None:
-    web, port = free_port(), free_port()
-    base = f"http://127.0.0.1:{web}"
     env = settings(tmp_path, rate=40, mean=30, warm_up=4)  # the UI's figures are up to 2 s old
-    with started_locust(
-        "-f", LOCUSTFILE, "--processes", 2, "--web-host", "127.0.0.1", "--web-port", web, "--master-bind-port", port,
-        "--master-port", port, "--class-picker", "--loglevel", "WARNING",
-        cwd=tmp_path, env=env, log=tmp_path / "log",
-    ) as process:  # fmt: skip
-        eventually(lambda: _up(base), within=30)
-        eventually(lambda: len(form(base + "/stats/requests").get("workers", [])) == 2, within=20)
-
-        def state() -> dict[str, Any]:
-            return form(base + "/stats/requests")
-
-        form(base + "/swarm", user_count=3, spawn_rate=3, population_start="empty",
-             population_scale="1", user_classes="Visitor")  # fmt: skip
-        eventually(lambda: state()["state"] == "spawning", within=5)
-        eventually(lambda: state()["state"] == "running" and state()["user_count"] > 100, within=15)
-        before = state()["user_count"]
-        form(base + "/swarm", user_count=3, spawn_rate=3, population_scale="5", user_classes="Visitor")
-        eventually(lambda: state()["user_count"] - before > 400, within=12, because="200 arrivals/s of 30 s sessions")
-        _stop(base)
-        eventually(lambda: state()["state"] == "stopped" and state()["user_count"] == 0, within=15)
+    settled = {"user_count": 3, "user_classes": "Visitor"}
+    with two_workers_with_page(
+        "-f", LOCUSTFILE, "--class-picker", "--loglevel", "WARNING", cwd=tmp_path, env=env
+    ) as (process, page):  # fmt: skip
+        page.start(population_start="empty", population_scale="1", **settled)
+        eventually(lambda: page.state()["state"] == "spawning", within=5)
+        eventually(lambda: page.state()["state"] == "running" and page.state()["user_count"] > 100, within=15)
+        before = page.state()["user_count"]
+        page.start(population_scale="5", **settled)
+        eventually(
+            lambda: page.state()["user_count"] - before > 400, within=12, because="200 arrivals/s of 30 s sessions"
+        )
+        page.stop()
         eventually(lambda: len(results(tmp_path)) == 2, within=5)
         assert_nobody_was_cut_short(results(tmp_path))
         assert sum(part["entered"] for part in results(tmp_path)) == 0, "the start form said: empty"
-        eventually(lambda: len([w for w in state()["workers"] if w["state"] == "ready"]) == 2, within=15)
-        form(base + "/swarm", user_count=3, spawn_rate=3, population_scale="1", population_start="equilibrium",
-             user_classes="Visitor")  # fmt: skip
-        eventually(lambda: state()["state"] == "running" and state()["user_count"] > 800, within=15)
+        eventually(lambda: [w["state"] for w in page.state()["workers"]] == ["ready"] * 2, within=15)
+        page.start(population_scale="1", population_start="equilibrium", **settled)
+        eventually(lambda: page.state()["state"] == "running" and page.state()["user_count"] > 800, within=15)
         os.kill(process.pid, signal.SIGTERM)
         process.wait(30)
     assert "Uncaught exception" not in (tmp_path / "log").read_text(), (tmp_path / "log").read_text()[-3000:]
-
-
-def _stop(base: str) -> None:
-    try:
-        form(base + "/stop", now="yes")
-    except urllib.error.HTTPError as error:  # a GET in older versions of Locust
-        if error.code != 405:
-            raise
-        form(base + "/stop")
-
-
-def _up(base: str) -> bool:
-    try:
-        return "state" in form(base + "/stats/requests")
-    except OSError:
-        return False
 
 
 @pytest.mark.parametrize("model", ["finite", "tasks"])
