@@ -78,7 +78,6 @@ def owncloud(cells: Cells, rows: list[dict[str, Any]]) -> None:
     assert {"user (create)", "file"} <= names, "user creation has a row of its own"
     trap = next(row for row in rows if row["variant"] == "one machine")
     assert trap["generator_cpu"] > trap["server_cpu"], "the trap: Locust takes more of the machine than the server"
-    assert any("generator was the limit" in words for words in summary_of(trap)["capacity"]["warnings"])
 
 
 def diurnal(cells: Cells, rows: list[dict[str, Any]]) -> None:
