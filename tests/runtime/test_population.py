@@ -13,7 +13,7 @@ import gevent
 import numpy as np
 import pytest
 from gevent import monkey
-from locust import User, constant
+from locust import LoadTestShape, User, constant
 from locust.env import Environment
 from locust.exception import StopUser
 
@@ -257,17 +257,34 @@ def test_a_stop_timeout_lets_sessions_end_their_task(local: Any) -> None:
         gevent.sleep(0.3)
         done.append(1)
 
-    run = local(calls, [visitor(calls, population, work=work)], stop_timeout=5)
+    # Locust kills who waits; nobody's wait ends meanwhile, else a next task could begin and be killed
+    run = local(calls, [visitor(calls, population, wait=constant(30), work=work)], stop_timeout=5)
     run.runner.start(1, 1)
-    gevent.sleep(0.5)
+    eventually(lambda: len(done) > 5)
+    eventually(lambda: calls.tasks - len(done) > 5, because="some are inside a task")
     run.runner.stop()
-    # Locust kills who waits; one whose wait ends in the same moment may have begun its next task
-    killed = sum(row.ending == "killed" for row in calls.rows)
-    assert killed <= 3
-    assert sum(row.ending == "stopped" for row in calls.rows) == len(calls.rows) - killed
-    assert calls.tasks == len(done) + killed
+    assert {row.ending for row in calls.rows} == {"stopped"}
+    assert calls.tasks == len(done), "no task was cut"
     assert calls.started == calls.stopped
     assert len(calls.rows) - calls.started <= 1, "only one who was just arriving may not have run at all"
+
+
+class TwoSteps(LoadTestShape):
+    def tick(self) -> tuple[int, float]:
+        return (5, 100) if self.get_run_time() < 1.5 else (10, 100)
+
+
+def test_weights_and_a_shape_move_only_the_classes_without_a_population(local: Any) -> None:
+    calls = Calls()
+    population = Population(arrivals=ConstantRate(100), session_duration=60, start="empty", max_users=30, warm_up=0.0)
+    heavy = type("Heavy", (Closed,), {"weight": 4})
+    run = local(calls, [visitor(calls, population), Closed, heavy], shape_class=TwoSteps())
+    run.runner.start_shape()
+    for closed, heavy_ones in ((1, 4), (2, 8)):
+        expected = {"Closed": closed, "Heavy": heavy_ones, "Visitor": 30}
+        eventually(lambda e=expected: run.runner.user_classes_count == e)
+    assert run.runner.user_count == 40
+    assert (calls.stopped, run.census().cut_short) == (0, 0)
 
 
 def test_a_class_without_tasks_is_skipped(local: Any) -> None:
