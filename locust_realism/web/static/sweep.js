@@ -25,7 +25,7 @@ const PLAIN = [
   { key: "server_cpu", title: "CPU server", unit: "cores", digits: 2 },
 ];
 const MOST_NAMED = 4;
-const TERMS_USED = ["throughput", "percentile", "cov", "sdev", "groups", "verdict", "knee", "law", "littles", "concurrency"];
+const TERMS_USED = ["throughput", "percentile", "cov", "sdev", "groups", "verdict", "knee", "law", "band", "littles", "concurrency"];
 
 /** @param {HTMLElement} root @param {any} data the document of experiments/page.py */
 export function renderReport(root, data) {
@@ -262,7 +262,8 @@ function parts(context, name, rows) {
     { key: "rate", title: "Throughput", unit: "/s", format: withLimits(rows, "rate") },
     ...["p50", "p90", "p95"].map((key) => ({ key: `${key}_ms`, title: key, unit: "ms", format: withLimits(rows, `${key}_ms`) })) ] });
   table.update(rows);
-  return table.root;
+  const words = "The run in parts with as many requests each. In brackets: 95 % limits; – where so few requests set none.";
+  return h("div", {}, table.root, h("p", { class: "lr-fine" }, words));
 }
 
 /** @param {any} context @param {any} data */
