@@ -75,8 +75,10 @@ class Alarm:
         self._watcher = self._timer = self._file = None
 
     def _rang(self) -> None:
+        if self._file is None:
+            return  # closed since
         try:
-            os.read(self._file or 0, 8)
+            os.read(self._file, 8)
         except BlockingIOError:
             return  # it was set anew since
         self._ring()
