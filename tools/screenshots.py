@@ -1,12 +1,13 @@
 """Pictures of the tabs for the README and the docs, from real runs of the WebDAV scenario in a real browser.
 
-    python tools/screenshots.py                  # two runs of about two minutes each, then docs/images/*.png
+    python tools/screenshots.py                  # three runs of about two minutes each, then docs/images/*.png
     python tools/screenshots.py --seconds 20     # quicker, with less to see
 
-The first run holds one number of users, for all tabs but Capacity; the second climbs a staircase of users, for that
-one. Needs the extras ``webdav`` and ``dev``, Chromium, and a machine with nothing else to do, or else the pictures show
-a generator that was late. The server is the scenario's embedded one; everything stays on this machine, and Locust is
-stopped the way Ctrl-C stops it, so that no user account is left behind.
+The first run holds one number of users, for Launches, Percentiles and Generator; in the second people come and go,
+for Population; the third climbs a staircase of users, for Capacity. Needs the extras ``webdav`` and ``dev``, Chromium,
+and a machine with nothing else to do, or else the pictures show a generator that was late. The server is the scenario's
+embedded one; everything stays on this machine, and Locust is stopped the way Ctrl-C stops it, so that no user account
+is left behind.
 """
 
 from __future__ import annotations
@@ -29,7 +30,7 @@ from typing import Any
 from playwright.sync_api import sync_playwright
 
 ROOT = Path(__file__).resolve().parents[1]
-TABS = ("Launches", "Percentiles", "Population", "Generator", "Capacity")
+PEOPLE = ("--dav-arrivals", "1.5", "--dav-session", "20", "--population-start", "empty")
 FLAGS = [
     "--no-sandbox",
     "--disable-gpu",
@@ -40,12 +41,12 @@ FLAGS = [
 
 
 def main() -> None:
-    """Two runs, and the pictures of each."""
+    """Three runs, and the pictures of each."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--users", type=int, default=40, help="users of the steady run")
     parser.add_argument("--steps", type=int, nargs="+", default=[10, 20, 40, 60], help="users, one after another")
     parser.add_argument(
-        "--seconds", type=float, default=30, help="how long each step is held; the steady run is 4 steps"
+        "--seconds", type=float, default=30, help="how long each step is held; the other runs are 4 and 3 steps"
     )
     parser.add_argument("--out", type=Path, default=ROOT / "docs" / "images", help="where the pictures go")
     options = parser.parse_args()
@@ -56,12 +57,16 @@ def main() -> None:
         with scenario("--realism-warmup", "10s") as url, pages(browser, url) as opened:
             send(url, user_count=options.users, spawn_rate=10)
             time.sleep(4 * options.seconds)
-            take(opened, TABS[:-1], options.out)
+            take(opened, ("Launches", "Percentiles", "Generator"), options.out)
+        with scenario(*PEOPLE) as url, pages(browser, url) as opened:
+            send(url, user_count=1, spawn_rate=1)
+            time.sleep(3 * options.seconds)
+            take(opened, ("Population",), options.out)
         with scenario() as url, pages(browser, url) as opened:
             for users in options.steps:
                 send(url, user_count=users, spawn_rate=10)
                 time.sleep(options.seconds)
-            take(opened, TABS[-1:], options.out)
+            take(opened, ("Capacity",), options.out)
         browser.close()
 
 
