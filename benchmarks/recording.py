@@ -137,7 +137,8 @@ def feed(receiver: BlockReceiver, blocks: list[bytes], workers: int, reports: in
                 "data": blocks[(report + worker) % len(blocks)],
             }
             part = {"run": 1, "blocks": [block], "next": report + 1, "rows": (report + 1) * rows, "errors": 0}
-            part |= {"last_error": "", "bad_start_times": 0, "clock_steps": []}
+            part |= {"recorded": (report + 1) * rows, "dropped": 0, "last_error": "", "bad_start_times": 0}
+            part["clock_steps"] = []
             receiver.receive(str(worker), {KEY: part})
         gevent.sleep(0)
     receiver.finish()

@@ -196,7 +196,8 @@ def paced(minutes: float, directory: Path, workers: int = 50, per_second: int = 
 
 def _report_of(number: int, rows: int, data: bytes) -> dict[str, Any]:
     block = {"number": number, "first": number * rows, "rows": rows, "before_reset": False, "data": data}
-    said = {"run": 1, "blocks": [block], "next": number + 1, "rows": (number + 1) * rows, "errors": 0}
+    done = (number + 1) * rows
+    said = {"run": 1, "blocks": [block], "next": number + 1, "rows": done, "errors": 0, "recorded": done, "dropped": 0}
     return {**said, "last_error": "", "bad_start_times": 0, "clock_steps": []}
 
 

@@ -13,23 +13,72 @@ if TYPE_CHECKING:
 def balance(recording: Recording) -> dict[str, int | None]:
     """Where the launches of the run have gone: ``launched`` = ``finished`` + ``failed`` + ``cut`` + ``lost``.
 
-    - ``cut`` requests of Locust's HTTP clients that the end of the test killed in flight, which Locust reports nowhere
-      (None where they cannot be counted; what other clients have cut is not known)
+    The left side is counted where requests are launched (by Locust's HTTP clients) or reported (by other ones), the
+    right side where the figures are computed; while rows are on their way the two differ.
+
+    - ``launched`` without those that ``waiting`` requests of the HTTP clients are still to end
+    - ``finished`` and ``failed`` rows of the record
+    - ``cut`` requests of the HTTP clients that ended without being reported, which are in nobody's statistics: the end
+      of the test killed them, or an exception left their ``with`` block; None where nobody counts them
     - ``lost`` launches that were recorded and never arrived, or could not be recorded
-    - ``waiting`` requests of the HTTP clients that are in flight at present, ``http_sent`` all that those have sent
+    - ``other`` launches of other clients, of which it is not known how many were cut; ``http_sent`` of the HTTP ones
     """
     counts = Counts() if recording.record is None else recording.record.counts()
     flight = None if recording.side is None else recording.side.in_flight()
-    lost = counts.lost + recording.errors
+    recorded, dropped = _at_the_source(recording)
+    http = flight["reported"] if flight is not None else 0
+    other = max(recorded + dropped - http, 0)
+    sent, waiting = (0, 0) if flight is None else (flight["sent"], flight["waiting"])
+    knows_cut = flight is not None and (sent > 0 or other == 0)
     return {
-        "launched": counts.rows + lost + (0 if flight is None else flight["cut"]),
+        "launched": sent - waiting + other,
         "finished": counts.rows - counts.failed,
         "failed": counts.failed,
-        "cut": None if flight is None else flight["cut"],
-        "lost": lost,
-        "waiting": None if flight is None else flight["waiting"],
-        "http_sent": None if flight is None else flight["sent"],
+        "cut": flight["cut"] if flight is not None and knows_cut else None,
+        "lost": counts.lost + dropped,
+        "waiting": None if flight is None else waiting,
+        "http_sent": None if flight is None else sent,
+        "other": other,
     }
+
+
+def _at_the_source(recording: Recording) -> tuple[int, int]:
+    """Rows recorded and requests that could not be, as the processes count them that had the users."""
+    recorded = dropped = 0
+    if recording.recorder is not None:
+        recorded, dropped = recording.recorder.recorded, recording.recorder.errors
+    if recording.receiver is not None:
+        for peer in list(recording.receiver.peers.values()):
+            recorded += peer.recorded - peer.recorded_before
+            dropped += peer.dropped
+    return recorded, dropped
+
+
+def balance_sentence(found: dict[str, int | None]) -> str:
+    """The balance in words; empty before the first launch.
+
+    >>> known = {"launched": 70, "finished": 50, "failed": 0, "cut": 20, "lost": 0, "waiting": 0, "other": 0}
+    >>> balance_sentence(known)
+    '70 requests launched = 50 finished + 0 failed + 20 cut + 0 lost.'
+    >>> balance_sentence({**known, "cut": 17, "waiting": 2})[-51:]
+    '+ 3 on their way to the record; 2 more are waiting.'
+    """
+    launched = found["launched"] or 0
+    if not launched:
+        return ""
+    parts = [found["finished"] or 0, found["failed"] or 0, found["cut"] or 0, found["lost"] or 0]
+    cut = "an unknown number" if found["cut"] is None else f"{parts[2]:,}"
+    text = f"{launched:,} requests launched = {parts[0]:,} finished + {parts[1]:,} failed + {cut} cut"
+    text += f" + {parts[3]:,} lost"
+    if launched > sum(parts):
+        text += f" + {launched - sum(parts):,} on their way to the record"
+    if launched < sum(parts):
+        text += f" - {sum(parts) - launched:,} more than that"
+    if found["waiting"]:
+        text += f"; {found['waiting']:,} more are waiting"
+    if found["other"] and found["cut"] is not None:
+        text += f"; {found['other']:,} are of other clients, whose cut requests nobody counts"
+    return text + "."
 
 
 def warnings(recording: Recording) -> list[str]:

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import logging
+import math
 import time
+from collections.abc import Mapping
 from typing import Any
 from urllib.parse import urlsplit
 
@@ -15,6 +17,7 @@ from numpy.typing import NDArray
 from locust_realism.analysis.charts import bin_width_s
 from locust_realism.recording.health import MASTER, HealthLog
 from locust_realism.recording.launches import MISSING, LaunchLog
+from locust_realism.recording.offsets import ClockLine
 from locust_realism.runtime.live import LiveFigures
 
 logger = logging.getLogger(__name__)
@@ -51,7 +54,8 @@ class GeneratorView:
 
     def _compute(self, _: str) -> Document:
         log: LaunchLog = self._recording.launches()
-        document = health_document(self._recording.health(), log, self._names)
+        lines = {} if self._recording.side is None else self._recording.side.clock_lines()
+        document = health_document(self._recording.health(), log, self._names, lines)
         return document | {"target": self._target.document(self._host)}
 
 
@@ -66,8 +70,10 @@ def process_names(runner: Any) -> dict[int, tuple[str, str]]:
     return names
 
 
-def health_document(health: HealthLog, log: LaunchLog, names: dict[int, tuple[str, str]]) -> Document:
-    """Rows of all processes and their curves; ``names`` maps an index to name and state.
+def health_document(
+    health: HealthLog, log: LaunchLog, names: dict[int, tuple[str, str]], clocks: Mapping[int, ClockLine] | None = None
+) -> Document:
+    """Rows of all processes and their curves; ``names`` maps an index to name and state, ``clocks`` to its clock.
 
     CPU and lag are those of the process's last ``RECENT_US``: mean CPU, the 99th percentile of the seconds' p99 lag.
     Lateness is of all its launches that were planned.
@@ -78,7 +84,10 @@ def health_document(health: HealthLog, log: LaunchLog, names: dict[int, tuple[st
     (0.25, 0.8)
     """
     indexes = sorted(set(health.worker.tolist()) | set(np.unique(log.worker).tolist()), key=lambda i: (i == MASTER, i))
-    workers = [_row(index, health.take(health.worker == index), log, names) for index in indexes]
+    lines = clocks or {}
+    workers = [
+        _row(index, health.take(health.worker == index), log, names) | _clock(lines.get(index)) for index in indexes
+    ]
     return {"workers": workers, "series": _series(health, indexes, log, names)}
 
 
@@ -102,6 +111,13 @@ def _row(index: int, health: HealthLog, log: LaunchLog, names: dict[int, tuple[s
         "memory_bytes": int(recent.memory_bytes[last]),
         "lag_p99_ms": float(np.quantile(recent.lag_p99_us, 0.99, method="inverted_cdf")) / 1e3,
     }
+
+
+def _clock(line: ClockLine | None) -> dict[str, float]:
+    """What a worker's clock is off the master's by and how well that is known; nothing where both read one clock."""
+    if line is None or line.shared or not math.isfinite(line.sd_us):
+        return {}
+    return {"clock_offset_ms": line.offset_us / 1e3, "clock_uncertainty_ms": line.sd_us / 1e3}
 
 
 def _lateness(log: LaunchLog, mine: NDArray[np.bool_]) -> dict[str, float]:

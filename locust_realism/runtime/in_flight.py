@@ -1,69 +1,117 @@
 """Requests that were launched and never reported: those that the end of a test kills in flight.
 
 Locust fires its request event when a request has ended. One that is killed before (the test stops without
-``--stop-timeout``) fires none and is in nobody's statistics. A counter around the send of Locust's two HTTP clients
-knows them; what other clients launch is not known.
+``--stop-timeout``), on its way, while its body is read or inside its ``with`` block, fires none and is in nobody's
+statistics; nor is one whose ``with`` block an exception leaves. Counters around Locust's two HTTP clients know them;
+what other clients launch is not known.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import wraps
 from typing import Any
 
 from locust.clients import HttpSession
+from locust.clients import ResponseContextManager as HttpBlock
 from locust.contrib.fasthttp import FastHttpSession
+from locust.contrib.fasthttp import ResponseContextManager as FastBlock
 
 
-@dataclass
+@dataclass(frozen=True)
 class InFlight:
-    """Requests of Locust's HTTP clients in this process: launched, still waited for, cut before they ended."""
+    """Requests of Locust's HTTP clients in this process: ``sent`` = ``reported`` + ``cut`` + ``waiting``.
+
+    - ``sent`` launched, ``reported`` as an event, ``cut`` launched and never to be reported
+    - ``waiting`` for an answer, or for the end of the ``with`` block
+    """
 
     sent: int = 0
-    waiting: int = 0
+    reported: int = 0
     cut: int = 0
+    waiting: int = 0
 
 
-_now = InFlight()
-_SEND = "_send_request_safe_mode"
+class _Counters:
+    """What the hooks count; a request passes them in microseconds, so each is one addition."""
+
+    __slots__ = ("blocks", "cut", "reported_blocks", "returned", "sent")
+
+    def __init__(self) -> None:
+        self.sent = self.returned = self.cut = 0
+        self.blocks = self.reported_blocks = 0
+
+
+_now = _Counters()
 
 
 def hook_clients() -> bool:
-    """Count the sends of HttpSession and FastHttpSession from now on; False where this Locust has no such method.
+    """Count the requests of HttpSession and FastHttpSession from now on; False where this Locust has other ones.
 
     Calling it again changes nothing.
     """
-    classes: list[Any] = [HttpSession, FastHttpSession]
-    if not all(hasattr(client, _SEND) for client in classes):
+    clients: list[Any] = [HttpSession, FastHttpSession]
+    blocks: list[Any] = [HttpBlock, FastBlock]
+    if not all(hasattr(client, "request") for client in clients):
         return False
-    for client in classes:
-        send = getattr(client, _SEND)
-        if not hasattr(send, "_realism_hook"):
-            setattr(client, _SEND, _counted(send))
+    if not all(hasattr(block, "_report_request") for block in blocks):
+        return False
+    for client in clients:
+        if not hasattr(client.request, "_realism_hook"):
+            client.request = _hooked(client.request, _counting)
+    for block in blocks:
+        if not hasattr(block._report_request, "_realism_hook"):
+            block._report_request = _hooked(block._report_request, _reporting)
     return True
 
 
-def _counted(send: Any) -> Any:
-    def counted_send(self: Any, *arguments: Any, **named: Any) -> Any:
-        _now.sent += 1
-        _now.waiting += 1
+def _hooked(method: Any, hook: Any) -> Any:
+    hooked: Any = wraps(method)(hook(method))
+    hooked._realism_hook = True
+    return hooked
+
+
+def _counting(request: Any) -> Any:
+    now, blocks = _now, (HttpBlock, FastBlock)
+
+    def counted_request(self: Any, *arguments: Any, **named: Any) -> Any:
+        now.sent += 1
         try:
-            return send(self, *arguments, **named)
+            response = request(self, *arguments, **named)
         except BaseException:
-            # GreenletExit when the user is killed; whatever else leaves the send is not reported by Locust either
-            _now.cut += 1
+            # GreenletExit when the user is killed; whatever else leaves the client is not reported by Locust either
+            now.cut += 1
             raise
-        finally:
-            _now.waiting -= 1
+        now.returned += 1
+        if type(response) in blocks:
+            # reported when its with block ends; HttpUser's are blocks without catch_response, too, and have ended
+            now.blocks += 1
+        return response
 
-    counted_send._realism_hook = True  # type: ignore[attr-defined]
-    return counted_send
+    return counted_request
 
 
-def in_flight() -> InFlight:
-    """The counters of this process as they stand."""
-    return InFlight(_now.sent, _now.waiting, _now.cut)
+def _reporting(report: Any) -> Any:
+    now = _now
+
+    def counted_report(self: Any, *arguments: Any, **named: Any) -> Any:
+        now.reported_blocks += 1
+        return report(self, *arguments, **named)
+
+    return counted_report
+
+
+def in_flight(*, has_users: bool) -> InFlight:
+    """The counters of this process as they stand; without users nobody waits in a ``with`` block any more."""
+    within = _now.sent - _now.returned - _now.cut
+    open_blocks = max(_now.blocks - _now.reported_blocks, 0)
+    reported = _now.returned - open_blocks
+    if has_users:
+        return InFlight(_now.sent, reported, _now.cut, within + open_blocks)
+    return InFlight(_now.sent, reported, _now.cut + open_blocks, within)
 
 
 def forget() -> None:
     """A new run starts; what is still waited for stays so."""
-    _now.sent, _now.cut = _now.waiting, 0
+    _now.sent -= _now.returned + _now.cut
+    _now.returned = _now.cut = _now.blocks = _now.reported_blocks = 0

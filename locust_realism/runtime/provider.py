@@ -12,6 +12,7 @@ from locust_realism.analysis.evidence import Facts
 from locust_realism.analysis.settings import AnalysisSettings
 from locust_realism.analysis.summary import summarize
 from locust_realism.recording.launches import LaunchLog
+from locust_realism.runtime.completeness import balance_sentence
 from locust_realism.runtime.live import Document, LiveFigures
 from locust_realism.runtime.memory import trim
 from locust_realism.runtime.recording import Recording
@@ -110,7 +111,11 @@ class RunProvider:
                 # who asks for certain seconds gets these judged
                 held_us=None if ".." in window else held,
             ),
-            source={"kind": "live run", "warnings": self.recording.warnings()},
+            source={
+                "kind": "live run",
+                "warnings": self.recording.warnings(),
+                "balance": balance_sentence(self.recording.balance()),
+            },
         )
         return document if holds(self.recording, window, bounds) else {**document, "missing": bounds}
 
@@ -161,6 +166,7 @@ class RunProvider:
             "workers": getattr(runner, "worker_count", 1),
             "rows": counts.rows,
             "lost": counts.lost,
+            "balance": balance_sentence(self.recording.balance()),
             "errors": [f"{failed} times the figures could not be computed; see the log."] if failed else [],
             "warnings": self.recording.warnings(),
             "version": self._version,

@@ -69,6 +69,7 @@ class Recorder:
         self.errors = 0
         self.last_error = ""
         self.bad_start_times = 0
+        self._taken = 0
         self._rows = array("d")
         self._labels: dict[tuple[str, str], int] = {}
         self._succeeded: dict[Any, int] = {}
@@ -79,16 +80,22 @@ class Recorder:
     def __len__(self) -> int:
         return len(self._rows) // COLUMNS
 
+    @property
+    def recorded(self) -> int:
+        """Rows since the start of the run, those that were taken, too."""
+        return self._taken + len(self)
+
     def take(self) -> Batch:
         """The rows recorded since the last call, and forget them here."""
         rows = self._rows[:]
         del self._rows[:]
+        self._taken += len(rows) // COLUMNS
         return Batch(rows, tuple(self._labels), tuple(self._outcomes), self.clock, self)
 
     def forget(self) -> None:
         """A new run starts: forget rows and errors."""
         del self._rows[:]
-        self.errors = self.bad_start_times = 0
+        self.errors = self.bad_start_times = self._taken = 0
         self.last_error = ""
 
     def _make_listener(self) -> Callable[..., None]:

@@ -22,8 +22,8 @@ from locust_realism.recording.sessions import SessionLog
 from locust_realism.runtime.clock import Clock
 from locust_realism.runtime.clock_probes import ClockProber, answer_probes
 from locust_realism.runtime.health import HealthWatch
+from locust_realism.runtime.in_flight import InFlight, hook_clients, in_flight
 from locust_realism.runtime.in_flight import forget as forget_in_flight
-from locust_realism.runtime.in_flight import hook_clients, in_flight
 from locust_realism.runtime.sessions import SessionRecord, session_of, user_sessions
 
 KEY = "locust_realism_side"
@@ -116,6 +116,9 @@ class SideLogs:
                 starts.append(self.clock.axis_us(session.started))
         return np.array(starts, dtype=np.int64)
 
+    def _in_flight_here(self) -> dict[str, int]:
+        return asdict(in_flight(has_users=len(self.environment.runner.user_greenlets) > 0))
+
     def add_to_report(self, data: dict[str, Any]) -> None:
         """Put what is new into a worker's report; does not yield."""
         sessions, health = self._take_sessions(), self._watch.take()
@@ -126,7 +129,7 @@ class SideLogs:
             "health": pack_table(health.to_table()) if len(health) else b"",
             "open": self._open_since().tobytes(),
             "now": self.clock.now_us(),
-            "in_flight": asdict(in_flight()),
+            "in_flight": self._in_flight_here(),
             "clock": packed_line(ClockLine() if self._prober is None else self._prober.line()),
         }
 
@@ -136,7 +139,7 @@ class SideLogs:
         self._keep(sessions, health)
         if self.has_users:
             self._open["local"] = (0, self.clock.now_us(), self._open_since())
-            self._in_flight["local"] = asdict(in_flight())
+            self._in_flight["local"] = self._in_flight_here()
 
     # At the master ----------------------------------------------------------------------------------------------
 
@@ -162,6 +165,9 @@ class SideLogs:
         """A worker was lost: as far as anybody knows its sessions ended with its last report."""
         if client_id in self._open:
             worker, told, starts = self._open.pop(client_id)
+            counts = self._in_flight.get(client_id)
+            if counts:  # what it waited for died with it
+                self._in_flight[client_id] = {**counts, "cut": counts["cut"] + counts["waiting"], "waiting": 0}
             self._gone[client_id] = SessionLog.build(starts, np.full(len(starts), told), worker=worker, ending=GONE)
 
     def reporting(self) -> list[str]:
@@ -192,11 +198,11 @@ class SideLogs:
         return HealthLog.concat(list(self._health))
 
     def in_flight(self) -> dict[str, int] | None:
-        """``sent``, ``waiting`` and ``cut`` of Locust's HTTP clients over all workers; None where not counted."""
+        """Counts of Locust's HTTP clients over all workers, see :class:`InFlight`; None where they are not counted."""
         if not self.counts_sends:
             return None
-        totals = {"sent": 0, "waiting": 0, "cut": 0}
-        for counts in self._in_flight.values():
+        totals = asdict(InFlight())
+        for counts in list(self._in_flight.values()):
             for name in totals:
                 totals[name] += int(counts[name])
         return totals

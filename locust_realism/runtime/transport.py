@@ -113,6 +113,8 @@ class BlockSender:
             "next": self._number,
             "rows": self._rows,
             "errors": self.recorder.errors + self.errors,
+            "recorded": self.recorder.recorded,
+            "dropped": self.recorder.errors,
             "last_error": self.recorder.last_error,
             "bad_start_times": self.recorder.bad_start_times,
             "clock_steps": [tuple(step) for step in self.recorder.clock.steps[-8:]],
@@ -152,6 +154,9 @@ class Peer:
     missing: dict[int, int] = field(default_factory=dict)  # number -> reports since it was asked for
     missing_rows: int = 0
     errors: int = 0
+    recorded: int = 0  # rows that the worker says it has recorded, of which so many before the master's run began
+    recorded_before: int = 0
+    dropped: int = 0
     last_error: str = ""
     bad_start_times: int = 0
     clock_steps: list[tuple[int, float]] = field(default_factory=list)
@@ -195,7 +200,8 @@ class BlockReceiver:
         for peer in self.peers.values():
             # the worker starts a run of its own a moment later; a gap left from the last run is of no interest now
             peer.missing.clear()
-            peer.missing_rows = peer.errors = peer.bad_start_times = 0
+            peer.missing_rows = peer.errors = peer.dropped = peer.bad_start_times = 0
+            peer.recorded_before = peer.recorded
 
     def reset(self) -> None:
         """Reset: blocks that have arrived count as before it, even if they are still queued."""
@@ -213,6 +219,7 @@ class BlockReceiver:
         if peer is None or peer.run != part["run"]:
             peer = self.peers[client_id] = Peer(run=part["run"])
         peer.errors, peer.last_error = part["errors"], part["last_error"]
+        peer.recorded, peer.dropped = part["recorded"], part["dropped"]
         peer.bad_start_times = part["bad_start_times"]
         peer.clock_steps = [(int(at), float(by)) for at, by in part["clock_steps"]]
         for block in part["blocks"]:

@@ -56,7 +56,8 @@ class Provider(Protocol):
 
         ``state`` (Locust's: ready, spawning, running, stopping, stopped), ``run_id`` (changes when a new run starts),
         ``elapsed_s``, ``users``, ``workers``, ``rows`` recorded, ``lost`` rows known to be missing, ``errors`` and
-        ``warnings`` (lists of plain sentences), ``version``.
+        ``warnings`` (lists of plain sentences), ``balance`` (a sentence: where the launched requests have gone; empty
+        before the first), ``version``.
         """
         ...
 

@@ -18,6 +18,7 @@ from locust.env import Environment
 from locust_realism.recording.formats import read_launches
 from locust_realism.recording.reading import held_us, read_health, read_sessions
 from locust_realism.runtime.clock import Clock
+from locust_realism.runtime.completeness import balance_sentence
 from locust_realism.runtime.plugin import _compose
 from locust_realism.runtime.recording import Recording, attach
 from locust_realism.runtime.run_files import FilePlan, RunFiles
@@ -322,8 +323,77 @@ def test_requests_that_the_stop_cuts_are_counted_and_the_balance_closes(
         "lost": 0,
         "waiting": 0,
         "http_sent": 8,
+        "other": 0,
     }
+    assert balance_sentence(balance) == "8 requests launched = 4 finished + 0 failed + 4 cut + 0 lost."
     assert len(arrivals) == 8
+    recording.detach()
+    environment.runner.quit()  # type: ignore[union-attr]
+
+
+@pytest.mark.parametrize("base", [FastHttpUser, HttpUser])
+def test_requests_in_with_blocks_are_reported_once_or_cut(base: type[User], server: tuple[int, list[float]]) -> None:
+    """Those that succeed, fail and are renamed are rows; one that an exception leaves or the end kills is cut."""
+    port, arrivals = server
+    hook_user_start()
+
+    class Getter(base):  # type: ignore[misc, valid-type]
+        host = f"http://127.0.0.1:{port}"
+        wait_time = constant(0)
+
+        @task
+        def get(self) -> None:
+            with self.client.get("/page", catch_response=True) as response:
+                response.failure("not what was asked for")
+            with self.client.get("/page", catch_response=True, name="renamed"):
+                pass
+            with pytest.raises(ZeroDivisionError), self.client.get("/page", catch_response=True):
+                raise ZeroDivisionError
+            with self.client.get("/page", catch_response=True):
+                gevent.sleep(60)
+
+    environment = Environment(user_classes=[Getter])
+    environment.create_local_runner()
+    recording = attach(environment)
+    runner: Any = environment.runner
+    runner.start(2, spawn_rate=2)
+    eventually(lambda: len(arrivals) >= 8)
+    gevent.sleep(0.3)
+    recording.flush()
+    during = recording.balance()
+    assert (during["launched"], during["finished"], during["failed"], during["waiting"]) == (4, 2, 2, 4)
+    runner.stop()
+    recording.flush()
+    after = balance_sentence(recording.balance())
+    assert after == "8 requests launched = 2 finished + 2 failed + 4 cut + 0 lost."
+    assert {label.name for label in recording.launches().labels} == {"/page", "renamed"}
+    recording.detach()
+    runner.quit()
+
+
+def test_a_request_that_the_recorder_misses_leaves_the_balance_open(server: tuple[int, list[float]]) -> None:
+    """What is launched is counted apart from what is recorded: a row too few is seen."""
+    port, _ = server
+    hook_user_start()
+
+    class Getter(FastHttpUser):
+        host = f"http://127.0.0.1:{port}"
+        wait_time = constant(60)
+
+        @task
+        def get(self) -> None:
+            self.client.get("/page")
+
+    environment = Environment(user_classes=[Getter])
+    environment.create_local_runner()
+    recording = attach(environment)
+    assert recording.recorder is not None
+    environment.events.request.remove_listener(recording.recorder.listener)
+    run(environment, 1, 0.5)
+    recording.flush()
+    said = balance_sentence(recording.balance())
+    assert said == "1 requests launched = 0 finished + 0 failed + 0 cut + 0 lost + 1 on their way to the record."
+    environment.events.request.add_listener(recording.recorder.listener)
     recording.detach()
     environment.runner.quit()  # type: ignore[union-attr]
 

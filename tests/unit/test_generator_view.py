@@ -13,6 +13,7 @@ import pytest
 
 from locust_realism.recording.health import MASTER, HealthLog
 from locust_realism.recording.launches import LaunchLog
+from locust_realism.recording.offsets import ClockLine
 from locust_realism.runtime.generator_view import LocalTarget, health_document, listeners
 from locust_realism.web.findings import generator_findings
 
@@ -54,6 +55,16 @@ def test_lateness_is_that_of_the_planned_launches_of_each_worker() -> None:
     assert rows[1]["lateness_p99_ms"] == pytest.approx(19.79)
     unplanned = LaunchLog.build([1, 2], 1)
     assert "lateness_p99_ms" not in health_document(health(), unplanned, NAMES)["workers"][0]
+
+
+def test_each_worker_tells_what_its_clock_is_off_by() -> None:
+    """A worker of the master's own machine, or whose clock is not known yet, says nothing of it."""
+    clocks = {0: ClockLine(offset_us=-2500.0, sd_us=40.0, probes=32), 1: ClockLine(sd_us=0.0, probes=32, shared=True)}
+    rows = health_document(health(), launches(), NAMES, clocks)["workers"]
+    assert (rows[0]["clock_offset_ms"], rows[0]["clock_uncertainty_ms"]) == (-2.5, 0.04)
+    assert "clock_offset_ms" not in rows[1]
+    unknown = health_document(health(), launches(), NAMES, {0: ClockLine()})["workers"]
+    assert "clock_offset_ms" not in unknown[0]
 
 
 def test_only_the_last_half_minute_counts_as_the_present() -> None:
