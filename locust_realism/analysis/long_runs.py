@@ -20,7 +20,7 @@ from locust_realism.analysis.jsonable import to_json_safe
 from locust_realism.analysis.percentiles import QUANTILES, Quantile, interval_ranks, percentile_rank
 from locust_realism.analysis.responses import ordered_stats, percentile_intervals, stats_row
 from locust_realism.analysis.settings import AnalysisSettings
-from locust_realism.analysis.window import Cut, window_figures
+from locust_realism.analysis.window import Cut, window_figures, with_untrimmed
 from locust_realism.recording.launches import Int64, Label
 from locust_realism.recording.selection import Selection
 from locust_realism.recording.slices import RecordedLaunches, Slice
@@ -221,9 +221,9 @@ def recorded_tables(
     """The tables of every launch of a recording: ``launches``, ``response_times``, ``bytes``, ``window``, ``source``.
 
     Arguments and rows as in :func:`locust_realism.analysis.summary.summarize`. Order statistics, counts, sums and means
-    are those of one sort of all rows; deviations agree to 12 digits. Reads the files three times, at some 3 million
-    rows a second, and holds about 100 MB whatever their length. ValueError for the toolkit's rates, and for the warm-up
-    by MSER-5: both need the launches themselves.
+    are those of one sort of all rows; deviations agree to 12 digits. Reads the files three times (six where something
+    is cut, for the untrimmed figures), at some 3 million rows a second, and holds about 100 MB whatever their length.
+    ValueError for the toolkit's rates, and for the warm-up by MSER-5: both need the launches themselves.
     """
     settings = settings or AnalysisSettings()
     if settings.mser5 or settings.rate_convention != "gaps":
@@ -240,11 +240,23 @@ def recorded_tables(
     span = (whole.first_us, whole.last_us) if whole.n else None
     document = whole.tables(settings) if whole.n else {key: [] for key in OF_ALL}
     document["window"] = window_figures(launches.rows, rows, span, settings, origin)
+    if window is None and whole.n < launches.rows:
+        document["window"] = with_untrimmed(document["window"], _untrimmed(launches, settings))
     names = len({label.name for label in launches.labels})
     document["source"] = {"rows": launches.rows, "names": names, "failures": launches.failed}
     document["names_left_out"] = whole.names_left_out
     safe: Document = to_json_safe(document)
     return safe
+
+
+def _untrimmed(launches: RecordedLaunches, settings: AnalysisSettings) -> dict[str, float]:
+    """As ``window.untrimmed`` of a summary: the figures of every launch, which takes another three readings."""
+    every = _Whole(launches, Cut(launches.first_us, launches.last_us), 1)
+    every.run(settings)
+    tables = every.tables(settings)
+    gaps, times = tables["launches"][-1], tables["response_times"][-1]
+    found = {key: gaps[key] for key in ("n", "rate", "cov")}
+    return found | {f"response_{key}": times[key] for key in ("p50_ms", "p95_ms", "p99_ms")}
 
 
 NEWEST_ONLY = "Verdict, groups, charts, stages and capacity"

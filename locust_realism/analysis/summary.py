@@ -23,7 +23,7 @@ from locust_realism.analysis.settings import AnalysisSettings
 from locust_realism.analysis.stages import stage_table
 from locust_realism.analysis.steady_state import warm_up_rows
 from locust_realism.analysis.verdict import judge
-from locust_realism.analysis.window import held_rows, steady_rows, window_document, with_held
+from locust_realism.analysis.window import held_rows, steady_rows, window_document, with_held, with_untrimmed
 from locust_realism.recording.launches import LaunchLog
 
 SCHEMA_VERSION = 1
@@ -94,8 +94,8 @@ def summarize(
         "verdict": judge(evidence, settings.bounds),
         "names": name_verdicts(judged, evidence, settings),
     }
-    if len(part) < len(ordered):
-        document["window"]["untrimmed"] = _untrimmed(ordered, settings)
+    if window is None and len(part) < len(ordered):
+        document["window"] = with_untrimmed(document["window"], _untrimmed(ordered, settings))
     if settings.charts:
         document["charts"] = chart_data(part, origin_us=run_start_us, planned=facts.planned_profile)
     safe: Document = to_json_safe(document)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Any
@@ -131,6 +132,16 @@ def _sentence(document: dict[str, Any]) -> str:
         f"{document[key]:,} {where}" for key, where in (("cut_start", "before"), ("cut_end", "after")) if document[key]
     ]
     return text + (f"; left out: {' and '.join(cut)}." if cut else "; nothing left out.")
+
+
+def with_untrimmed(document: dict[str, Any], untrimmed: dict[str, Any]) -> dict[str, Any]:
+    """The window's document with the figures of every launch beside, in its sentence too: what the cut changed."""
+    shown = {key: f"{value:,.4g}" if math.isfinite(value) else "-" for key, value in untrimmed.items()}
+    text = (
+        f" With all of them the CoV is {shown['cov']} at {shown['rate']} launches/s, and p50, p95 and p99 of the "
+        f"response times are {shown['response_p50_ms']}, {shown['response_p95_ms']} and {shown['response_p99_ms']} ms."
+    )
+    return document | {"untrimmed": untrimmed, "sentence": document["sentence"] + text}
 
 
 Held = tuple[int | None, int | None]

@@ -33,6 +33,7 @@ from locust_realism.cli.base import (
 )
 from locust_realism.recording.launches import LaunchLog
 from locust_realism.report.console import capacity_lines, group_lines, render_summary
+from locust_realism.report.steady import stage_lines, steady_lines
 from locust_realism.report.text import paint, wants_color, wants_unicode
 from locust_realism.web.exports import summary_csv
 
@@ -252,8 +253,9 @@ def _print(
     print(render_summary(summary, color=color, width=width, height=1_000_000, unicode=unicode), file=stream)
     for line in group_lines(summary, color=color, width=width):
         print(line, file=stream)
-    for line in capacity_lines(summary, color=color, width=width):
-        print(line, file=stream)
+    for section in (stage_lines, steady_lines, capacity_lines):
+        for line in section(summary, color=color, width=width):
+            print(line, file=stream)
     if results:
         print(file=stream)
         print_results(results, stream)

@@ -29,6 +29,7 @@ from locust_realism.cli.base import (
     output,
     terminal_width,
 )
+from locust_realism.report.compare_page import render_compare_page
 from locust_realism.report.comparison import COMPARISON_CSV, render_comparison
 from locust_realism.report.text import wants_color, wants_unicode
 from locust_realism.web.exports import csv_text
@@ -72,6 +73,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
     out = parser.add_argument_group("output")
     out.add_argument("--format", choices=("table", "json", "csv"), default="table", help="(table)")
     out.add_argument("-o", "--output", type=Path, metavar="FILE", help="write there and not to standard output")
+    out.add_argument("--html", type=Path, metavar="FILE", help="also write one page that opens offline")
     add_threshold_options(parser)
 
 
@@ -103,8 +105,13 @@ def run(options: argparse.Namespace) -> int:
         for result in evaluate_thresholds(gate, summary)
     ]
     found["thresholds"] = [{"name": name, **vars_of(result)} for name, result in results]
+    found = to_json_safe(found)
+    if options.html:
+        page = render_compare_page(found, force=options.force)
+        with output(options.html) as stream:
+            stream.write(page)
     with output(options.output) as stream:
-        _print(to_json_safe(found), options, stream)
+        _print(found, options, stream)
     if results:
         print_results([result for _, result in results], sys.stderr if options.format != "table" else sys.stdout)
     return exit_status(found, force=options.force)

@@ -8,11 +8,17 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 from browser_support import FLAGS, Tabs, chromium
 from web_support import FORMULA, HOSTILE, poisson_log
 
+from locust_realism.analysis.comparison import compare
+from locust_realism.analysis.comparison_levels import compare_levels
+from locust_realism.analysis.sides import Side
 from locust_realism.analysis.summary import summarize
+from locust_realism.recording.launches import LaunchLog
+from locust_realism.report.compare_page import render_compare_page
 from locust_realism.report.html import add_section, render_report
 from support import run_locust
 
@@ -99,6 +105,36 @@ def test_it_is_dark_where_the_reader_wants_dark_and_light_on_paper(report: Tabs)
     pdf = report.page.pdf()
     assert pdf.startswith(b"%PDF")
     assert len(pdf) > 20_000
+
+
+def test_the_page_of_a_comparison_opens_offline(browser: Any, tmp_path: Path) -> None:
+    """Two servers at two numbers of users: the conclusion, every difference, and a line for each side."""
+    rng = np.random.default_rng(1)
+
+    def side(name: str, scale_us: int) -> Side:
+        response = rng.exponential(scale_us, 8000).astype(np.int64)
+        log = LaunchLog.build(np.arange(8000) * 5000, response, names=HOSTILE, users=np.repeat([50, 75], 4000))
+        return Side(name, (log,))
+
+    sides = [side(HOSTILE, 90_000), side("JBoss", 50_000)]
+    found = {**compare(sides), "levels": compare_levels(sides), "warnings": [], "thresholds": []}
+    path = tmp_path / "diff.html"
+    path.write_text(render_compare_page(found), encoding="utf-8")
+    context = browser.new_context(offline=True, viewport={"width": 1280, "height": 900})
+    tabs = Tabs(context.new_page())
+    tabs.page.goto(path.as_uri())
+    tabs.page.wait_for_selector("#lr-report h1")
+    assert tabs.page.get_by_text(found["candidates"][0]["sentence"]).count() == 1
+    rows = {row["Figure"]: row for row in tabs.table("Response times of JBoss")}
+    p95 = next(row for row in found["candidates"][0]["rows"] if row["figure"] == "p95_ms")
+    assert float(rows["p95"]["This ms"]) == pytest.approx(p95["b"], abs=0.51)
+    levels = tabs.table("By number of concurrent users")
+    assert [row["Users"] for row in levels] == ["50", "75"]
+    assert {one["name"] for one in tabs.option("p95-by-users")["series"]} == {HOSTILE, "JBoss"}
+    assert tabs.colours("p95-by-users") > 2
+    assert tabs.errors == []
+    assert tabs.page.evaluate("window.hacked") is None
+    context.close()
 
 
 def test_without_scripts_the_figures_are_text(browser: Any, tmp_path: Path) -> None:

@@ -65,6 +65,24 @@ def test_a_threshold_that_is_broken_is_named_and_fails_the_run(tmp_path: Path) -
     assert not re.search(r"FAILED +p95 > 10s", result.stdout)
 
 
+def test_thresholds_of_a_config_file_and_both_reports_of_one_run(tmp_path: Path) -> None:
+    """locust.conf holds the gate; the page of our own and the section in Locust's page have the figures of the run."""
+    (tmp_path / "locust.conf").write_text('realism-fail-if = ["p95[home] > 1ms", "failures > 1%"]\n')
+    page, locusts = tmp_path / "out" / "report.html", tmp_path / "locust.html"
+    result = headless(tmp_path, "--realism-report", page, "--html", locusts, seconds=3)
+    assert result.returncode == 1
+    assert re.search(r"^FAILED  p95\[home\] > 1ms: [\d.]+ ms", result.stdout, re.MULTILINE)
+    assert re.search(r"^ok      failures > 1%: 0 %", result.stdout, re.MULTILINE)
+    total = figures(tmp_path)["response_times"][-1]
+    for written in (page, locusts):
+        data = re.search(r'<script type="application/json" id="lr-data">(.*?)</script>', written.read_text(), re.DOTALL)
+        assert data is not None
+        found = json.loads(data[1])
+        assert found["summary"]["response_times"][-1] == total
+        assert found["generator"]["workers"]
+    assert "Request Statistics" in locusts.read_text() or "window.templateArgs" in locusts.read_text()
+
+
 def test_a_typo_in_a_threshold_ends_before_the_run_and_shows_the_place(tmp_path: Path) -> None:
     result = headless(tmp_path, "--realism-fail-if", "p95 >> 3ms")
     assert result.returncode == 2

@@ -233,6 +233,18 @@ def test_compare_judges_a_recording_while_all_users_were_running(run: Run, tmp_p
     assert (found["verdict"]["overall"], found["pattern"]["raw_cov"]) == ("green", told["cov"])
 
 
+def test_the_page_of_a_comparison_holds_its_document(run: Run) -> None:
+    _, out, _ = run("compare", "old=fast.csv", "<b>new=slow.csv", "--format", "json", "--html", "diff.html")
+    page = Path("diff.html").read_text()
+    data = re.search(r'<script type="application/json" id="lr-data">(.*?)</script>', page, re.DOTALL)
+    assert data is not None
+    shown = json.loads(data[1])
+    assert {key: shown[key] for key in json.loads(out)} == json.loads(out)
+    assert "<b>new" not in page
+    assert "<title>Comparison of old, &lt;b&gt;new</title>" in page
+    assert "is slower than old" in page.partition("<noscript>")[2].partition("</noscript>")[0]
+
+
 def test_compare_of_repeats_says_whether_they_agree(run: Run) -> None:
     _, out, _ = run("compare", "both=fast.csv,slow.csv", "fast.csv")
     assert "The runs of both do not agree" in out

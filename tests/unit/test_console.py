@@ -11,6 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from locust_realism.report.console import capacity_lines, group_lines, render_summary
+from locust_realism.report.steady import stage_lines, steady_lines
 from locust_realism.report.text import Column, clean, display_width, fit, table, wants_color, wants_unicode, wrap
 
 HOSTILE = "\x1b[31mred\x1b[0m\r\n\tfile\u202egpj.exe \x9b2J\u2028 日本語 <script>alert(1)</script> =cmd()"
@@ -197,6 +198,37 @@ def test_capacity_is_told_with_its_warnings_before_its_table() -> None:
     assert "no peak within what was measured" in " ".join(line.strip() for line in lines[4:6])
     assert {"20.0", "12.50", "400", "19.8"} <= set(lines[-1].split())
     assert capacity_lines({"capacity": None}, color=False, width=100) == []
+
+
+def test_halves_of_the_run_stand_beside_what_jmeter_would_have_shown() -> None:
+    figures = {"rate": 10.0, "mean_ms": 20.0, "p50_ms": 15.0, "p90_ms": 33.0, "p95_ms": 41.0, "p99_ms": 90.5}
+    found = {
+        "halves": [{"n": 20_500, **figures}, {"n": 20_600, **figures, "p95_ms": 55.0}],
+        "jmeter_window": {"samples": 20_000, **figures, "p95_ms": 155.0},
+        "mser5_rows": 0,
+        "pieces": [{"p95_ms": 41.0}, {"p95_ms": 55.0}],
+    }
+    lines = steady_lines({"steady_state": found}, color=False, width=120)
+    assert [line.split()[-2] for line in lines[3:6]] == ["41", "55", "155"]
+    assert lines[5].startswith("  JMeter's last 20,000")
+    assert lines[-2:] == [
+        "  By MSER-5 nothing is warm-up.",
+        "  The p95 of 2 pieces of 20,000 requests is 41 to 55 ms.",
+    ]
+    assert steady_lines({"steady_state": {"halves": [], "mser5_rows": 0}}, color=False, width=120) == []
+    assert max(map(len, steady_lines({"steady_state": found}, color=False, width=60))) <= 60
+
+
+def test_stages_are_a_table_with_what_held() -> None:
+    rows = [
+        {"kind": "stage", "start_s": 0.0, "end_s": 60.0, "users": users, "n": 600, "rate": 10.0, "p95_ms": 40.0 + users}
+        for users in (20, 50, 100)
+    ]
+    lines = stage_lines({"stages": [*rows, {"kind": "level", "users": 20.0}]}, color=False, width=120)
+    assert lines[2].split() == ["from", "s", "to", "s", "users", "requests", "req/s", "p95"]
+    assert [line.split()[2] for line in lines[3:]] == ["20", "50", "100"]
+    assert [line.split()[-1] for line in lines[3:]] == ["60", "90", "140"]
+    assert stage_lines({"stages": rows[:1]}, color=False, width=120) == []
 
 
 def test_groups_of_users_are_a_table() -> None:

@@ -70,8 +70,11 @@ def assert_same(found: Any, expected: Any) -> None:
                     assert mine[name] == pytest.approx(value, rel=1e-12), (key, theirs["label"], name)
                 else:
                     assert mine[name] == value, (key, theirs["label"], name)
+    assert found["window"].keys() - expected["window"].keys() == set()
+    assert ("untrimmed" in found["window"]) == ("untrimmed" in expected["window"])
     for name, value in found["window"].items():
-        assert value == expected["window"][name], name
+        same = pytest.approx(expected["window"][name], rel=1e-12) if name == "untrimmed" else expected["window"][name]
+        assert value == same, name
 
 
 CUTS: list[dict[str, Any]] = [

@@ -105,7 +105,13 @@ def test_the_union_of_workers_gives_bit_for_bit_what_one_log_gives():
 
 def test_what_was_cut_is_shown_beside_the_untrimmed_figures():
     document = summarize(example(), settings=AnalysisSettings(skip_s=5, cooldown_s=5))
+    every = summarize(example())
     assert document["window"]["untrimmed"]["n"] == 2999
+    cov, p95 = every["launches"][-1]["cov"], every["response_times"][-1]["p95_ms"]
+    said = document["window"]["sentence"]
+    assert f"With all of them the CoV is {cov:.4g} at " in said
+    assert f", {p95:.4g} and " in said
+    assert "With all of them" not in every["window"]["sentence"]
     assert document["window"]["cut_start"] > 0
     assert document["window"]["n"] == document["response_times"][-1]["n"] < 3000
     assert "untrimmed" not in summarize(example())["window"]

@@ -1,0 +1,25 @@
+// Whether one interval between launches says something about the next, as a pure function of the JSON.
+
+import { bandSeries, baseOption, levelMark } from "./chart.js";
+import { formatNumber, formatTick } from "./format.js";
+
+const three = (/** @type {number} */ value) => formatNumber(value, 3);
+
+/** Correlation of intervals 1, 2, 3 … places apart. @param {number[]} values pattern.autocorrelation @param {number} n intervals */
+export function autocorrelationChart(values, n) {
+  return (/** @type {import("./theme.js").Theme} */ theme) => {
+    const lags = values.map((_, i) => i + 1);
+    const chance = 1.96 / Math.sqrt(Math.max(n, 1));
+    const option = baseOption(theme, {
+      x: { type: "value", name: "Intervals apart", min: 0, max: lags.length + 1, minInterval: 1, axisLabel: { formatter: formatTick, showMaxLabel: false } },
+      y: { type: "value", name: "Correlation", axisLabel: { formatter: formatTick } },
+      unit: three, head: (x) => `${formatNumber(x, 0)} apart`,
+      series: [...bandSeries("Independent users (95 %)", [0, lags.length + 1], [-chance, -chance], [chance, chance], theme.band),
+        { type: "bar", name: "Observed", data: lags.map((lag, i) => [lag, values[i]]), color: theme.bar, barMaxWidth: 14, emphasis: { disabled: true }, markLine: levelMark(theme, 0, "") }],
+    });
+    const outside = values.filter((one) => Math.abs(one) > chance).length;
+    const text = `Neighbouring intervals have a correlation of ${three(values[0])}; `
+      + (outside ? `${outside} of ${values.length} lie outside what chance explains (${formatNumber(0.05 * values.length, 0)} would by chance).` : "all lie within what chance explains.");
+    return { option, text, columns: ["lag", "correlation", "band_low", "band_high"], rows: lags.map((lag, i) => [lag, values[i], -chance, chance]) };
+  };
+}
