@@ -25,7 +25,7 @@ def cookie_jar(user: Any) -> Any:
 def pack(cookies: Iterable[Cookie]) -> list[list[Any]]:
     """Cookies as plain data for a message to another worker.
 
-    >>> shop = ["0", "cart", "7", None, False, "shop.test", False, False, "/", True, False, None, True, None, None, {}]
+    >>> shop = [0, "cart", "7", None, False, "shop.test", False, False, "/", True, False, None, True, None, None, {}]
     >>> [cookie.name for cookie in unpack([shop])], pack(unpack([shop])) == [shop]
     (['cart'], True)
     """
