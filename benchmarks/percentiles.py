@@ -3,8 +3,8 @@
     python benchmarks/percentiles.py [--samples 3421980] [--large 100000000] [--live 10000000]
 
 Five quantiles of response times in microseconds: numpy's in-place sort (the reference), this library, numpy.percentile,
-pandas, a HdrHistogram with three digits (hdrhistogram from PyPI), a t-digest (fastdigest from PyPI) and Locust's own
-statistics. Times are CPU time of this process, the least of several repetitions; extra memory is the peak that
+pandas, a HdrHistogram with three digits (hdrhistogram from PyPI), a t-digest (fastdigest from PyPI; both come with the
+extra ``bench``) and Locust's own statistics. Times are CPU time of this process, the least of several repetitions; extra memory is the peak that
 tracemalloc sees. Exit status 1 where an aim is missed; what is not installed is left out and said.
 """
 
