@@ -4,8 +4,9 @@
 
 Five quantiles of response times in microseconds: numpy's in-place sort (the reference), this library, numpy.percentile,
 pandas, a HdrHistogram with three digits (hdrhistogram from PyPI), a t-digest (fastdigest from PyPI; both come with the
-extra ``bench``) and Locust's own statistics. Times are CPU time of this process, the least of several repetitions; extra memory is the peak that
-tracemalloc sees. Exit status 1 where an aim is missed; what is not installed is left out and said.
+extra ``bench``) and Locust's own statistics. Times are CPU time of this process, the least of several repetitions;
+extra memory is the peak that tracemalloc sees. Exit status 1 where an aim is missed; what is not installed is left out
+and said.
 """
 
 from __future__ import annotations
