@@ -16,8 +16,8 @@ from locust_realism.recording.launches import MISSING, ROW_DTYPES, Int32, Label,
 ROW_BYTES = sum(np.dtype(dtype).itemsize for dtype in ROW_DTYPES.values())
 """Memory of one row in a LaunchLog."""
 
-DEFAULT_MAX_ROWS = 1_200_000
-"""Rows held in memory: 72 MB. When they no longer fit, the newest quarter to half of so many; all stay in the file."""
+DEFAULT_MAX_ROWS = 800_000
+"""Rows held in memory: 48 MB. When they no longer fit, the newest quarter to half of so many; all stay in the file."""
 
 _T = TypeVar("_T")
 

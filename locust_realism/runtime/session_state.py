@@ -29,6 +29,8 @@ STOPPED = "stopped"
 """Locust stopped the user between two tasks, or before it ran at all."""
 KILLED = "killed"
 """Locust killed the user inside a task or in on_start."""
+NEVER = math.inf
+"""The limit of a session that has none."""
 ENDINGS = (RAN_OUT, STOP_USER, EXCEPTION, STOPPED, KILLED)
 
 
@@ -62,8 +64,8 @@ class Session:
         self.started = started
         self.planned_start: float | None = None
         self.planned: float | None = None
-        self.ends_at = math.inf
-        self.tasks_left = math.inf
+        self.ends_at = NEVER
+        self.tasks_left = NEVER
         self.tasks = 0
         self.between_tasks = False
         self.leaf_depth = 0
@@ -77,8 +79,8 @@ class Session:
         (a paced wait) asks here how long it may, and calls :meth:`leave` when that time has come.
         """
         if not self.between_tasks:
-            return math.inf
-        return -math.inf if self.tasks_left <= 0 else self.ends_at
+            return NEVER
+        return -NEVER if self.tasks_left <= 0 else self.ends_at
 
     def leave(self, user: User) -> None:
         """End the session by StopUser, noting that it ran out; only the user's own greenlet may call this."""

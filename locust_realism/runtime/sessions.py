@@ -33,6 +33,7 @@ from .session_state import (
     ENDINGS,
     EXCEPTION,
     KILLED,
+    NEVER,
     RAN_OUT,
     STOP_USER,
     STOPPED,
@@ -127,6 +128,7 @@ def hook_user_start() -> None:
         greenlet.rawlink(lambda ended: _close(self, session, ended))
         return greenlet
 
+    # these three run for every task of every user: most sessions have no limit, and then no clock is read
     def execute_next_task_of_session(self: TaskSet) -> None:
         session: Session | None = self.user.__dict__.get(_USER_KEY)
         if session is None:
@@ -139,7 +141,7 @@ def hook_user_start() -> None:
         if session is None:
             wait(self)
             return
-        if session.leave_at() <= time.perf_counter():
+        if (session.ends_at < NEVER or session.tasks_left < NEVER) and session.leave_at() <= time.perf_counter():
             session.leave(self.user)
         try:
             wait(self)
@@ -149,7 +151,7 @@ def hook_user_start() -> None:
 
     def sleep_in_session(self: TaskSet, seconds: float) -> None:
         session: Session | None = self.user.__dict__.get(_USER_KEY)
-        if session is not None:
+        if session is not None and (session.ends_at < NEVER or session.tasks_left < NEVER):
             left = session.leave_at() - time.perf_counter()
             if left <= seconds:
                 sleep(self, max(0.0, left))
@@ -164,7 +166,7 @@ def hook_user_start() -> None:
 def _execute_in_session(task_set: TaskSet, session: Session, execute: Callable[[TaskSet], None]) -> None:
     """Run the next task; a task that is a TaskSet is not counted, only the functions that it runs are."""
     user = task_set.user
-    if session.leave_at() <= time.perf_counter():
+    if (session.ends_at < NEVER or session.tasks_left < NEVER) and session.leave_at() <= time.perf_counter():
         # reached without a wait: a TaskSet that was left by interrupt() has its next task at once
         session.leave(user)
     task = task_set._task_queue[0] if task_set._task_queue else None
