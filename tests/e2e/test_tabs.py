@@ -93,6 +93,10 @@ def test_the_charts_of_the_launches_draw_the_curves_of_the_python_api(tabs: Tabs
     ]
     dispersion = tabs.option("dispersion")
     assert [point[1] for point in dispersion["series"][-1]["data"]] == [row["idc"] for row in expected["dispersion"]]
+    low, width = (dispersion["series"][i]["data"] for i in (0, 1))
+    assert [point[1] for point in low] == [row["poisson_low"] for row in expected["dispersion"]]
+    for (_, base), (_, more), row in zip(low, width, expected["dispersion"], strict=True):
+        assert base + more == pytest.approx(row["poisson_high"])
     for name in ("inter-launch", "cov-over-time", "cov-by-users", "dispersion"):
         assert tabs.colours(name) > 3, name
 
@@ -133,6 +137,14 @@ def test_percentiles_shows_the_figures_and_those_of_locust_where_they_differ(tab
         for key in ("p50_ms", "p90_ms", "p95_ms", "p99_ms")
     )
     assert section.locator(".lr-note").count() == notes > 0
+    for caption, kind in (("by stage", "stage"), ("by number of concurrent users", "level")):
+        held = [row for row in expected["stages"] if row["kind"] == kind]
+        parts = tabs.table(f"Response times {caption}")
+        assert len(parts) == len(held) > 0, kind
+        assert all(shows(row["p95 ms"], want["p95_ms"]) for row, want in zip(parts, held, strict=True))
+    over_time = tabs.option("percentiles-over-time")["series"]
+    for drawn, key in zip(over_time, ("p50_ms", "p95_ms", "p99_ms"), strict=True):
+        assert [point[1] for point in drawn["data"]] == expected["charts"]["over_time"][key]
     plot = tabs.option("percentile-plot")
     assert (plot["x"], plot["y"]) == ("log", "log")
     assert [point[1] for point in plot["series"][0]["data"]] == expected["charts"]["response"][0]["tail_ms"]
@@ -167,6 +179,9 @@ def test_a_window_can_be_dragged_typed_and_left_again(tabs: Tabs, url: str) -> N
     section.get_by_label("To", exact=True).press("Enter")
     want = summary(url, "10.0..20.0")["response_times"][-1]["n"]
     eventually(lambda: requests() == want, within=5, because="the table shows the typed window")
+    section.get_by_role("button", name="Last minute").click()
+    want = summary(url, "minute")["response_times"][-1]["n"]
+    eventually(lambda: requests() == want, within=5, because="the table shows the last minute")
     section.get_by_role("button", name="Whole run").click()
     eventually(lambda: requests() == whole, within=5, because="the table shows the whole run again")
     assert section.get_by_role("button", name="Whole run").get_attribute("aria-pressed") == "true"
@@ -183,8 +198,13 @@ def test_population_generator_and_capacity_show_their_documents(tabs: Tabs, url:
         "counts"
     ]
     tiles = section.locator(".lr-tile").evaluate_all("(all) => all.map((tile) => tile.textContent)")
-    assert "Sessions ended180" in tiles
-    assert "Balked2" in tiles
+    assert {"Sessions ended180", "Balked2", "Late arrivals3"} <= set(tiles)
+    flow = tabs.option("arrivals")["series"]
+    assert [[point[1] for point in one["data"]] for one in flow] == [
+        population["series"][key] for key in ("arrivals", "departures")
+    ]
+    assert [point[1] for point in tabs.option("profile-ahead")["series"][0]["data"]] == population["profile"]["rate"]
+    assert tabs.colours("rate-over-time") > 3
 
     section = tabs.choose("Generator")
     generator = ask(f"{url}realism/api/generator")
@@ -192,6 +212,14 @@ def test_population_generator_and_capacity_show_their_documents(tabs: Tabs, url:
     assert [row["Worker"] for row in rows] == [worker["id"] for worker in generator["workers"]]
     assert [row["CPU"] for row in rows] == ["42 %", "93 %"]
     assert [row["Recorded"] for row in rows] == ["1,500", "1,501"]
+    for row, worker in zip(rows, generator["workers"], strict=True):
+        for heading, key in {
+            "Lag p99 ms": "lag_p99_ms",
+            "Late p99 ms": "lateness_p99_ms",
+            "Clock ms": "clock_offset_ms",
+        }.items():
+            assert shows(row[heading], worker[key]), (heading, row[heading])
+        assert row["Memory"] == "91.0 MB"
     assert section.locator(".lr-findings li").count() == len(generator["findings"]) == 2
     assert "used 93% of its core" in section.locator(".lr-findings").inner_text()
     assert tabs.colours("cpu-over-time") > 3
@@ -202,6 +230,10 @@ def test_population_generator_and_capacity_show_their_documents(tabs: Tabs, url:
     assert len(levels) == len(capacity["levels"]) > 1
     assert all(shows(row["p95 ms"], want["p95_ms"]) for row, want in zip(levels, capacity["levels"], strict=True))
     assert section.locator(".lr-answer").inner_text() == capacity["explanation"]
+    drawn = tabs.option("throughput-by-users")["series"][-1]["data"]
+    assert drawn == [[level["users"], level["rate"]] for level in capacity["levels"]]
+    times = tabs.option("p95-by-users")["series"][-1]["data"]
+    assert times == [[level["users"], level["p95_ms"]] for level in capacity["levels"]]
 
 
 @oldest_too
@@ -307,6 +339,48 @@ def test_charts_are_saved_as_png_and_their_data_as_csv(tabs: Tabs, url: str, tmp
     with (tmp_path / "chart.csv").open(newline="") as file:
         rows = list(csv.DictReader(file))
     assert [float(row["ms"]) for row in rows] == summary(url)["charts"]["response"][0]["tail_ms"]
+
+
+def test_figures_stand_below_each_other(tabs: Tabs, url: str) -> None:
+    section = tabs.open(url).choose("Percentiles")
+    look = "(style) => `${style.textAlign} ${style.fontVariantNumeric}`"
+    script = f"(all) => all.map((cell) => ({look})(getComputedStyle(cell)))"
+    assert set(section.locator("tbody .lr-number").evaluate_all(script)) == {"right tabular-nums"}
+    units = section.locator("thead .lr-unit").evaluate_all("(all) => all.map((unit) => unit.textContent.trim())")
+    assert {"ms", "/s"} <= set(units) <= {"ms", "/s", "s"}
+
+
+def test_every_term_is_explained_somewhere(tabs: Tabs, url: str) -> None:
+    tabs.open(url)
+    used: set[str] = set()
+    for title in TITLES:
+        links = tabs.choose(title).locator("a.lr-term")
+        used |= set(links.evaluate_all("(all) => all.map((link) => link.dataset.term)"))
+        assert all(link.get_attribute("aria-description") for link in links.all()), title
+    tabs.page.goto(f"{url}realism/help")
+    tabs.page.wait_for_selector("dl dd")
+    explained = tabs.page.locator("dl > div").evaluate_all("(all) => all.map((one) => one.id)")
+    assert used <= set(explained)
+    assert set(explained) - used == set(), "what is explained is also linked"
+
+
+def test_our_files_are_among_those_of_locust(tabs: Tabs, url: str, tmp_path: Path) -> None:
+    page = tabs.open(url).page
+    page.get_by_role("tab", name="Download Data", exact=True).click()
+    for title in (
+        "launches CSV",
+        "CoV by number of users CSV",
+        "sessions CSV",
+        "every request as Parquet",
+        "percentile report",
+    ):
+        assert page.get_by_role("link", name=title).get_attribute("href")
+    with page.expect_download() as saving:
+        page.get_by_role("link", name="Download exact percentiles CSV").click()
+    saving.value.save_as(tmp_path / "percentiles.csv")
+    with (tmp_path / "percentiles.csv").open(newline="") as file:
+        rows = list(csv.DictReader(file))
+    assert [float(row["p95_ms"]) for row in rows] == [row["p95_ms"] for row in summary(url)["response_times"]]
 
 
 def test_numbers_follow_the_locale_of_the_browser(browser: Any, url: str) -> None:

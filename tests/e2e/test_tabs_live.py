@@ -117,6 +117,7 @@ def test_a_run_from_start_to_the_next_one(tabs: tuple[Tabs, str]) -> None:
     assert all(shows(row["CoV"], want["cov"]) for row, want in zip(launches, expected["launches"], strict=True))
     histogram = page.option("inter-launch")["series"][0]["data"]
     assert [point[1] or 0 for point in histogram] == expected["charts"]["interlaunch"][0]["counts"]
+    the_other_tabs_show_their_documents(page, url, expected)
     assert page.page.evaluate("window.hacked") is None
 
     last = requests_of(expected)
@@ -136,6 +137,33 @@ def test_a_run_from_start_to_the_next_one(tabs: tuple[Tabs, str]) -> None:
     before = requests(page)
     eventually(lambda: requests(page) > before, within=15, because="they grow")
     press(page, "Stop")
+
+
+def the_other_tabs_show_their_documents(page: Tabs, url: str, expected: Any) -> None:
+    """Population, Generator and Capacity of a stopped run."""
+    page.choose("Population")
+    own = ask(f"{url}realism/api/population").get("series") or {}
+    users = own.get("users") or expected["charts"]["over_time"]["users"]
+    assert [point[1] for point in page.option("users-over-time")["series"][-1]["data"]] == users
+    page.choose("Generator")
+    ask(f"{url}realism/api/generator")  # answered with the last figures, while those of the whole run are computed
+    time.sleep(1)
+    workers = ask(f"{url}realism/api/generator")["workers"]
+    want = [(one["id"], one["rows"]) for one in workers]
+    assert sum(rows or 0 for _, rows in want) == requests_of(expected)
+
+    def all_recorded() -> bool:
+        rows = page.table("Health of the load generator")
+        return [(row["Worker"], number(row["Recorded"])) for row in rows] == want
+
+    eventually(all_recorded, within=5, because="the rows of each worker show, soon after the tab is chosen")
+    section = page.choose("Capacity")
+    levels = (expected["capacity"] or {}).get("levels") or []
+    if len(levels) > 1:
+        shown = page.table("Throughput and response times")
+        assert all(shows(row["p95 ms"], want["p95_ms"]) for row, want in zip(shown, levels, strict=True))
+    else:
+        assert "once the run has been at more than one number of users" in section.locator(".lr-empty:visible").inner_text()
 
 
 def requests_of(document: Any) -> int:

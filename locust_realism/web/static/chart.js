@@ -15,20 +15,22 @@ import { term } from "./hints.js";
 /**
  * A chart whose `update` takes a function of the theme, or a sentence on what will appear and when.
  * @param {any} context
- * @param {{title: string, term?: string, name: string, height?: number, extra?: Node}} options
+ * @param {{title: string, term?: string, name: string, height?: number, extra?: Node, legend?: string[]}} options `term`
+ *   explains the title, `legend` are the terms that explain what is drawn
  */
-export function createChart(context, { title, term: key, name, height = 300, extra }) {
+export function createChart(context, { title, term: key, name, height = 300, extra, legend = [] }) {
   const id = newId();
   const canvas = h("div", { class: "lr-canvas", role: "img", "data-chart": name });
   canvas.style.height = `${height}px`;
   const empty = h("p", { class: "lr-empty" });
   const caption = h("figcaption", { class: "lr-caption" });
+  const explained = h("p", { class: "lr-legend" }, ...legend.map((one) => term(context, one)));
   const actions = h("span", { class: "lr-actions" },
     h("button", { type: "button", class: "lr-link", onclick: savePng, "aria-label": `Save chart “${title}” as PNG` }, "PNG"),
     h("button", { type: "button", class: "lr-link", onclick: saveCsv, "aria-label": `Save data of “${title}” as CSV` }, "CSV"));
   const root = h("figure", { class: "lr-chart", "aria-labelledby": id },
     h("div", { class: "lr-chart-head" }, h("h3", { id }, key ? term(context, key, title) : title), actions),
-    extra ?? null, canvas, empty, caption);
+    extra ?? null, canvas, empty, caption, explained);
 
   /** @type {any} */
   let chart = null;
@@ -44,6 +46,7 @@ export function createChart(context, { title, term: key, name, height = 300, ext
     setText(empty, typeof next === "string" ? next : "");
     setHidden(empty, Boolean(draw));
     for (const part of [canvas, caption, actions]) setHidden(part, !draw);
+    setHidden(explained, !draw || !legend.length);
     if (draw) paint();
   }
 

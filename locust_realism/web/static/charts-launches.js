@@ -83,14 +83,12 @@ export function dispersionChart(dispersion) {
     const rows = dispersion.filter((row) => row.idc > 0);
     const windows = rows.map((row) => row.window_s);
     const column = (/** @type {string} */ key) => rows.map((row) => row[key]);
-    const edge = (/** @type {string} */ name, /** @type {string} */ key) =>
-      lineSeries(name, windows, column(key), theme.muted, { lineStyle: { type: "dashed", width: 1, color: theme.muted } });
     const modelled = rows.some((row) => row.model && Math.abs(row.model - 1) > 0.02);
     const option = baseOption(theme, {
       x: { type: "log", name: "Length of the window", min: "dataMin", max: "dataMax", axisLabel: { formatter: span } },
       y: { type: "log", name: "Variance / mean", axisLabel: { formatter: formatTick } },
       unit: three, head: span,
-      series: [edge("Poisson, 2.5 %", "poisson_low"), edge("Poisson, 97.5 %", "poisson_high"),
+      series: [...bandSeries("Poisson process (95 %)", windows, column("poisson_low"), column("poisson_high"), theme.band),
         ...(modelled ? [lineSeries("Configured model", windows, column("model"), theme.orange, { lineStyle: { width: 1.5, color: theme.orange } })] : []),
         lineSeries("Observed", windows, column("idc"), theme.accent, { showSymbol: true })],
     });

@@ -58,6 +58,7 @@ function start() {
   let timer = 0;
   let pollNumber = 0;
   let soon = false;
+  let chosen = false;
 
   function activeTitle() {
     return page?.querySelector('[role="tab"][aria-selected="true"]')?.textContent?.trim() ?? null;
@@ -84,6 +85,8 @@ function start() {
 
   function show(/** @type {string | null} */ title) {
     active = title;
+    chosen = true;
+    soon = false;
     setHidden(section, !title);
     clearTimeout(timer);
     if (!title) return;
@@ -118,8 +121,10 @@ function start() {
     }
     const over = answer.problem || isOver(answer.data);
     // The server answers with its last figures and computes newer ones: fetch those soon, but only once.
-    soon = !over && !soon && (answer.data.summary?.age_s ?? 0) > 1;
-    timer = window.setTimeout(poll, over ? SLOW_MS : soon ? SOON_MS : FAST_MS);
+    // So it is with a tab that was just chosen, whether or not the test still runs.
+    soon = !answer.problem && !soon && (chosen || (!over && (answer.data.summary?.age_s ?? 0) > 1));
+    chosen = false;
+    timer = window.setTimeout(poll, soon ? SOON_MS : over ? SLOW_MS : FAST_MS);
   }
 
   function tell(/** @type {string | null} */ problem) {

@@ -29,8 +29,8 @@ export function createCapacity(context) {
   const answer = h("p", { class: "lr-answer", role: "status" });
   const warnings = h("ul", { class: "lr-warnings" });
   const empty = h("p", { class: "lr-empty" }, EMPTY);
-  const throughput = createChart(context, { title: "Throughput against users", term: "law", name: "throughput-by-users" });
-  const times = createChart(context, { title: "p95 against users", term: "percentile", name: "p95-by-users" });
+  const throughput = createChart(context, { title: "Throughput against users", term: "law", name: "throughput-by-users", legend: ["knee", "band"] });
+  const times = createChart(context, { title: "p95 against users", term: "percentile", name: "p95-by-users", legend: ["knee"] });
   const table = createTable(context, { caption: "Throughput and response times by number of users", columns: COLUMNS, rowKey: (row) => String(row.users) });
   const full = h("div", {}, answer, warnings, h("div", { class: "lr-grid" }, throughput.root, times.root),
     h("h2", {}, "By ", term(context, "concurrency", "number of users")), table.root);

@@ -1,8 +1,10 @@
 // Tab 1: whether the launches are like those of independent users.
 
 import { createChart } from "./chart.js";
+import { autocorrelationChart } from "./charts-dependence.js";
 import { covByUsers, covOverTime, dispersionChart, dispersionRows, gapHistogram } from "./charts-launches.js";
 import { h } from "./dom.js";
+import { term } from "./hints.js";
 import { createNamePicker, fullName } from "./names.js";
 import { createTable } from "./table.js";
 import { createVerdict } from "./verdict.js";
@@ -36,13 +38,14 @@ export function createLaunches(context) {
     columns: [...COLUMNS, VERDICT_COLUMN],
   });
   const picker = createNamePicker(() => drawHistogram());
-  const overTime = createChart(context, { title: "CoV over time", term: "cov", name: "cov-over-time" });
-  const histogram = createChart(context, { title: "Inter-launch times", term: "exponential", name: "inter-launch", extra: picker.root });
+  const overTime = createChart(context, { title: "CoV over time", term: "cov", name: "cov-over-time", legend: ["band"] });
+  const histogram = createChart(context, { title: "Inter-launch times", term: "exponential", name: "inter-launch", extra: picker.root, legend: ["interlaunch"] });
   const groups = createChart(context, { title: "CoV by number of users", term: "groups", name: "cov-by-users" });
-  const dispersion = createChart(context, { title: "Index of dispersion", term: "dispersion", name: "dispersion" });
+  const dispersion = createChart(context, { title: "Index of dispersion", term: "dispersion", name: "dispersion", legend: ["poisson", "band"] });
+  const dependence = createChart(context, { title: "Autocorrelation of intervals", term: "autocorrelation", name: "autocorrelation", legend: ["band"] });
   const root = h("div", { class: "lr-tab" }, context.live ? verdict.root : null,
-    h("h2", {}, "Times between launches"), table.root,
-    h("div", { class: "lr-grid" }, overTime.root, histogram.root, groups.root, dispersion.root));
+    h("h2", {}, "Times between ", term(context, "launch", "launches")), table.root,
+    h("div", { class: "lr-grid" }, overTime.root, histogram.root, groups.root, dispersion.root, dependence.root));
 
   function drawHistogram() {
     const curves = last?.charts?.interlaunch ?? [];
@@ -62,6 +65,9 @@ export function createLaunches(context) {
     drawHistogram();
     const sized = (summary.groups ?? []).filter((/** @type {any} */ row) => row.cov !== null);
     groups.update(sized.length > 1 ? covByUsers(summary.groups) : "The curve appears as soon as two users have launched requests of their own.");
+    const correlations = summary.pattern?.autocorrelation ?? [];
+    const intervals = summary.launches?.at(-1)?.n ?? 0;
+    dependence.update(correlations.length ? autocorrelationChart(correlations, intervals) : "The chart appears with about 80 intervals.");
     const windows = dispersionRows(summary).filter((row) => row.idc > 0);
     dispersion.update(windows.length > 1 ? dispersionChart(windows) : "The curve begins after the first second of launches: it takes 20 windows of a length for a point.");
   }

@@ -22,8 +22,8 @@ export function createPopulation(context) {
     { title: "Late arrivals", term: "late", value: ({ population: p }) => count(p.late) },
     { title: "Cut short", value: ({ population: p }) => count(p.cut_short) },
   ]);
-  const users = createChart(context, { title: "Users over time", term: "expected", name: "users-over-time" });
-  const rate = createChart(context, { title: "Launch rate", term: "rate", name: "rate-over-time" });
+  const users = createChart(context, { title: "Users over time", term: "expected", name: "users-over-time", legend: ["band"] });
+  const rate = createChart(context, { title: "Launch rate", term: "rate", name: "rate-over-time", legend: ["launch"] });
   const flow = createChart(context, { title: "Arrivals and departures", term: "arrivals", name: "arrivals" });
   const lengths = createChart(context, { title: "Session lengths", term: "session", name: "session-lengths" });
   const ahead = createChart(context, { title: "Profile ahead", term: "profile", name: "profile-ahead" });
