@@ -83,7 +83,7 @@ def _compose(environment: Environment, web_ui: Any, **_: Any) -> None:
         recording,
         settings=lambda: analysis_settings(environment.parsed_options),
         facts=lambda: intended_load(environment),
-        population=lambda: population_document(environment),
+        population=lambda: population_document(environment, intended_load(environment).planned_profile),
         generator=generator.document,
         sessions=lambda: recording.sessions().rows(),
         report=render_report,

@@ -3,16 +3,19 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from itertools import pairwise
 from typing import Any
 
 import numpy as np
 
 from ..workload.populations import natural_span, poisson_band, with_warm_up
+from ..workload.profile import RateProfile
 from ..workload.solve import Floats
 from .census import Tally
 from .control import PopulationControl, attach
 from .histogram import Histogram
+from .plan import ensure_plan
 from .population import FinitePopulation, Population
 
 BAND = 0.95
@@ -26,8 +29,11 @@ _CACHE_KEY = "_realism_population_curves"
 Document = dict[str, Any]
 
 
-def population_document(environment: Any) -> Document:
+def population_document(environment: Any, planned: RateProfile | None = None) -> Document:
     """Users over time against the expected curve, for the web tab and the report; ``{"model": None}`` without any.
+
+    ``planned`` is the profile of all launches where waits make them: its next hours are the document's ``profile``
+    when no population has one.
 
     Keys: ``model`` (name and text), ``series`` (lists ``t_s``, ``users``, ``arrivals``, ``departures``, and where the
     theory knows them ``planned_arrivals``, ``expected``, ``low``, ``high``: the 95 % band at each moment),
@@ -36,8 +42,9 @@ def population_document(environment: Any) -> Document:
     To be called where the test is led: on the master, or in a LocalRunner.
     """
     control = attach(environment)
+    launches = _launches_ahead(environment, planned)
     if control is None or not control.populations:
-        return {"model": None}
+        return {"model": None} | ({} if launches is None else {"profile": launches})
     _collect_local(control)
     tallies = [control.tallies.setdefault(name, Tally()) for name in control.populations]
     columns = _added(control)
@@ -53,7 +60,7 @@ def population_document(environment: Any) -> Document:
         "lateness": _lateness(late, max(tally.total("late_max") for tally in tallies)),
         "tasks_per_session": sum(t.total("tasks_sum") for t in tallies) / durations.n if durations.n else None,
         "classes": {name: _counts(control.tallies[name]) for name in control.populations},
-        "profile": _ahead(control),
+        "profile": _ahead(control) or launches,
     }
     for key in ("balked", "missed", "cut_short", "lost", "moved_anew", "failed", "entered", "arrivals"):
         document[key] = sum(counts[key] for counts in document["classes"].values())
@@ -201,8 +208,19 @@ def _ahead(control: PopulationControl) -> Document | None:
     profiles = [p.arrivals for p in control.populations.values() if isinstance(p, Population)]
     if not profiles:
         return None
-    now = max(0.0, control.planner.elapsed())
+    return _profile_ahead(profiles, control.planner.elapsed(), "arrivals per second")
+
+
+def _launches_ahead(environment: Any, planned: RateProfile | None) -> Document | None:
+    if planned is None:
+        return None
+    return _profile_ahead([planned], ensure_plan(environment).elapsed(), "launches per second")
+
+
+def _profile_ahead(profiles: Sequence[RateProfile], elapsed_s: float, unit: str) -> Document:
+    """The sum of the profiles from now on, for as long as they say something new."""
+    now = max(0.0, elapsed_s)
     span = min(_MOST_AHEAD_S, max(natural_span(profile, _LEAST_AHEAD_S) for profile in profiles))
     t = np.linspace(now, now + span, _AHEAD_POINTS)
     rate = np.sum([profile.rate(t) for profile in profiles], axis=0)
-    return {"t_s": t.tolist(), "rate": rate.tolist(), "now_s": now, "unit": "arrivals per second"}
+    return {"t_s": t.tolist(), "rate": rate.tolist(), "now_s": now, "unit": unit}

@@ -163,7 +163,8 @@ def the_other_tabs_show_their_documents(page: Tabs, url: str, expected: Any) -> 
         shown = page.table("Throughput and response times")
         assert all(shows(row["p95 ms"], want["p95_ms"]) for row, want in zip(shown, levels, strict=True))
     else:
-        assert "once the run has been at more than one number of users" in section.locator(".lr-empty:visible").inner_text()
+        said = section.locator(".lr-empty:visible").inner_text()
+        assert "once the run has been at more than one number of users" in said
 
 
 def requests_of(document: Any) -> int:

@@ -15,10 +15,12 @@ from locust import TaskSet, User, task
 from locust.env import Environment
 
 from locust_realism.runtime import planner, planners
+from locust_realism.runtime.intent import intended_load
 from locust_realism.runtime.paced_totals import _attach, paced_totals
 from locust_realism.runtime.pacers import paced_counts
 from locust_realism.runtime.pacing import PacedWait, diurnal_sine, paced
 from locust_realism.runtime.plan import declare, ensure_plan
+from locust_realism.runtime.population_view import population_document
 from locust_realism.runtime.randomness import connect
 from locust_realism.runtime.sessions import hook_user_start, session_of
 from locust_realism.workload.distributions import constant, exponential
@@ -78,6 +80,19 @@ def test_the_first_task_waits_for_its_turn_too() -> None:
         eventually(lambda: Visitor.launches)
         gevent.sleep(0.2)
     assert all(elapsed >= planned >= 0.5 for elapsed, planned in Visitor.launches)
+
+
+def test_the_population_tab_is_told_the_profile_of_the_next_hours() -> None:
+    day = SineRate(1, 9, 86_400)
+    with running(visitor(paced(day)), 1) as environment:
+        gevent.sleep(0.3)
+        document = population_document(environment, intended_load(environment).planned_profile)
+    ahead = document["profile"]
+    assert document["model"] is None
+    assert 0.2 < ahead["now_s"] < 60
+    assert ahead["unit"] == "launches per second"
+    assert ahead["t_s"][-1] - ahead["t_s"][0] == pytest.approx(86_400)
+    assert ahead["rate"] == pytest.approx([float(day.rate(t)) for t in ahead["t_s"]])
 
 
 def test_launches_follow_the_plan_and_the_plan_follows_the_seed() -> None:
