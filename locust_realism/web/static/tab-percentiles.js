@@ -52,13 +52,16 @@ export function createPercentiles(context) {
   const overTime = createChart(context, { title: "Response times over time", term: "percentile", name: "percentiles-over-time", height: 280 });
   const plot = createChart(context, { title: "Percentile plot", term: "tail", name: "percentile-plot" });
   const density = createChart(context, { title: "Density", term: "density", name: "density" });
-  const stages = createTable(context, { caption: "Response times by stage", columns: [...STAGE_START, ...STAGE_FIGURES], rowKey: (row) => `${row.start_s}|${row.users}` });
+  const stages = createTable(context, { caption: "Response times by stage", columns: [...STAGE_START, ...STAGE_FIGURES], rowKey: (row) => `${row.start_s}|${row.end_s}|${row.users}` });
+  const parts = createTable(context, { caption: "Response times of the halves of the run", columns: PART_COLUMNS, rowKey: (row) => row.part });
+  const warmUp = h("p", { class: "lr-fine" });
   const levels = createTable(context, { caption: "Response times by number of concurrent users", columns: [...LEVEL_START, ...STAGE_FIGURES], rowKey: (row) => `${row.users_low}|${row.users_high}` });
   if (windows) overTime.onChart((chart) => windows.attach(chart));
   const root = h("div", { class: "lr-tab" }, windows?.root ?? null,
     h("h2", {}, "Exact response times"), table.root, rule,
     overTime.root,
     picker.root, h("div", { class: "lr-grid" }, plot.root, density.root),
+    h("h2", {}, "Two halves: ", term(context, "steady", "steady state")), parts.root, warmUp,
     h("h2", {}, "By ", term(context, "stage", "stage")), stages.root,
     h("h2", {}, "By ", term(context, "concurrency", "concurrent users")), levels.root);
 
@@ -83,12 +86,30 @@ export function createPercentiles(context) {
     const time = (whole ?? summary).charts?.over_time;
     overTime.update(time?.t_s.length > 1 ? percentilesOverTime(time, windows?.span() ?? null) : "p50, p95 and p99 over time begin two seconds after the first request.");
     drawCurves();
+    const steady = summary.steady_state ?? {};
+    parts.update(partsOf(steady), "The halves are compared from 1,000 requests on.");
+    setText(warmUp, warmUpOf(steady));
     const rows = summary.stages ?? [];
     stages.update(rows.filter((/** @type {any} */ row) => row.kind === "stage"), "A row appears once the planned number of users, rate or think time has held for ten seconds.");
     levels.update(rows.filter((/** @type {any} */ row) => row.kind === "level"), "A row for each number of users appears with its first 20 requests.");
   }
 
   return { root, update };
+}
+
+/** The halves of the run, and what JMeter's dashboard would have shown. @param {any} steady @returns {any[]} */
+function partsOf(steady) {
+  const halves = (steady.halves ?? []).map((/** @type {any} */ half, /** @type {number} */ i) => ({ ...half, part: i ? "Second half" : "First half" }));
+  const window = steady.jmeter_window;
+  return window ? [...halves, { ...window, n: window.samples, part: `JMeter's window: the last ${formatNumber(window.samples, 0)}` }] : halves;
+}
+
+/** @param {any} steady @returns {string} */
+function warmUpOf(steady) {
+  if (!steady.halves?.length) return "";
+  const p95 = (steady.pieces ?? []).map((/** @type {any} */ piece) => piece.p95_ms).filter((/** @type {any} */ one) => one !== null);
+  const pieces = p95.length > 1 ? ` The p95 of ${p95.length} pieces of 20,000 requests is ${formatNumber(Math.min(...p95), 0)} to ${formatNumber(Math.max(...p95), 0)} ms.` : "";
+  return (steady.mser5_rows ? `By MSER-5 the first ${formatNumber(steady.mser5_rows, 0)} requests (${formatDuration(steady.mser5_s)}) are warm-up.` : "By MSER-5 nothing is warm-up.") + pieces;
 }
 
 /** @param {any} summary @returns {any[]} */
@@ -106,7 +127,21 @@ function responseRule(summary) {
 const STAGE_START = [
   { key: "start_s", title: "From", kind: "name", format: (value) => formatClock(value) },
   { key: "end_s", title: "To", format: (value) => formatClock(value) },
-  { key: "users", title: "Users" },
+  { key: "users", title: "Users", optional: true },
+  { key: "planned_rate", title: "Planned", unit: "/s", optional: true },
+  { key: "arrival_rate", title: "Arrivals", unit: "/s", optional: true },
+  { key: "think_time_s", title: "Think time", unit: "s", optional: true },
+];
+/** @type {import("./table.js").Column[]} */
+const PART_COLUMNS = [
+  { key: "part", title: "Part", kind: "name" },
+  { key: "n", title: "Requests", digits: 0 },
+  { key: "rate", title: "Rate", unit: "/s", term: "rate" },
+  { key: "mean_ms", title: "Mean", unit: "ms" },
+  { key: "p50_ms", title: "p50", unit: "ms", term: "percentile" },
+  { key: "p90_ms", title: "p90", unit: "ms" },
+  { key: "p95_ms", title: "p95", unit: "ms" },
+  { key: "p99_ms", title: "p99", unit: "ms" },
 ];
 /** @type {import("./table.js").Column[]} */
 const LEVEL_START = [
