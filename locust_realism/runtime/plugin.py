@@ -33,6 +33,7 @@ from locust_realism.runtime.run_files import file_plan
 from locust_realism.runtime.sessions import hook_user_start
 from locust_realism.runtime.start_form import watch_start_form
 from locust_realism.web.views import register
+from locust_realism.workload.profile import RateProfile
 
 LIVE_USER_ROWS = 500_000
 """Launches from which single users' think times are measured (whole users, as many as that is): it takes 50 MB."""
@@ -83,7 +84,7 @@ def _compose(environment: Environment, web_ui: Any, **_: Any) -> None:
         recording,
         settings=lambda: analysis_settings(environment.parsed_options),
         facts=lambda: intended_load(environment),
-        population=lambda: population_document(environment, intended_load(environment).planned_profile),
+        population=lambda: _population(environment),
         generator=generator.document,
         sessions=lambda: recording.sessions().rows(),
         report=render_report,
@@ -104,6 +105,11 @@ def _compose(environment: Environment, web_ui: Any, **_: Any) -> None:
     # quitting fires in reverse: what stands first runs last, after the users have stopped and the last rows are in
     events.quitting._handlers.insert(0, finish.quitting)
     events.quit.add_listener(finish.quit)
+
+
+def _population(environment: Environment) -> dict[str, Any]:
+    planned = intended_load(environment).planned_profile
+    return population_document(environment, planned if isinstance(planned, RateProfile) else None)
 
 
 def analysis_settings(options: Any) -> AnalysisSettings:
