@@ -106,6 +106,25 @@ def population(rng: np.random.Generator, n: int, session_s: float = 30.0) -> Run
     """A population of about 100: Poisson arrivals, exponential stays, exponential think times."""
     span = n / 100.0
     arrivals = np.sort(rng.uniform(-10 * session_s, span, rng.poisson((span + 10 * session_s) * 100 / session_s)))
+    return visits(rng, arrivals, span, session_s)
+
+
+def population_day(rng: np.random.Generator, n: int, session_s: float = 5.0) -> Run:
+    """The same through four days, with short stays: arrivals follow a planned sine of relative amplitude 0.8."""
+    from locust_realism.workload.rates import SineRate
+
+    span, before = n / 100.0, 10 * session_s
+    profile = SineRate(20.0 / session_s, 180.0 / session_s, period=span / 4)
+    first, last = (float(profile.cumulative(t)) for t in (-before, span))
+    u = np.sort(rng.uniform(0.0, last - first, rng.poisson(last - first)))
+    grid = np.linspace(-before, span, 100_000)
+    arrivals = np.interp(u, np.asarray(profile.cumulative(grid)) - first, grid)
+    log, facts = visits(rng, arrivals, span, session_s)
+    return log, replace(facts, arrival_profile=profile, run_start_us=EPOCH_US)
+
+
+def visits(rng: np.random.Generator, arrivals: np.ndarray, span: float, session_s: float) -> Run:
+    """Users who arrive at these times, stay exponentially and think exponentially, from 0 to ``span`` s."""
     ends = arrivals + rng.exponential(session_s, len(arrivals))
     free: list[int] = []
     busy: list[tuple[float, int]] = []

@@ -18,7 +18,8 @@ from locust_realism.analysis.checks import (
     seconds,
     too_few,
 )
-from locust_realism.analysis.evidence import CYCLES, Evidence
+from locust_realism.analysis.evidence import Evidence
+from locust_realism.analysis.judged_times import CYCLES
 from locust_realism.analysis.settings import VerdictBounds
 
 OFF_TARGET = "Users do not think as long as planned"

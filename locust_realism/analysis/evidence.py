@@ -11,7 +11,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from locust_realism.analysis import dispersion as scale
-from locust_realism.analysis.intervals import coefficient_of_variation, group_table
+from locust_realism.analysis.following import FollowingLaunches, following_launches
+from locust_realism.analysis.intervals import coefficient_of_variation, group_table, user_ranks
+from locust_realism.analysis.judged_times import LOCAL_GAPS, flat_times, gaps_per_window, grain_us, per_grain
 from locust_realism.analysis.percentiles import count_codes
 from locust_realism.analysis.settings import AnalysisSettings, WorkloadModel
 from locust_realism.analysis.steady_state import steady_state
@@ -26,13 +28,6 @@ SHORT_GAP = 0.1
 SHORT_GAP_SHARE = -math.expm1(-SHORT_GAP)
 """Share of exponential gaps that are shorter than a tenth of their mean: 0.0952."""
 LONGEST_SHARE = 0.001
-LOCAL_GAPS = 200
-"""Gaps in a window in which the rate counts as constant where no plan says what it was."""
-MAX_LOCAL_WINDOWS = 500
-CYCLES = 10
-"""Round trips of a user up to which the scales reach, and that a window of the local CoV holds at least."""
-DITHER_FROM = 0.001
-"""A grain of time shorter than this share of the mean gap changes nothing that is measured here."""
 COARSE = 0.3
 """From so many launches in a grain on the CoV of the groups suffers, too: sqrt(1 + m^2 / 6) is 1.008 there."""
 
@@ -81,7 +76,7 @@ class Gaps:
 
 @dataclass(frozen=True)
 class Evidence:
-    """What was measured of the steady part of a run; see the fields' types for more."""
+    """What was measured of the steady part of a run; ``profile`` is what was taken out of the launch times."""
 
     gaps: Gaps
     users: UserTimes
@@ -97,6 +92,7 @@ class Evidence:
     starts: int = 0
     starts_cov: float = math.nan
     workers: Sequence[Row] = ()
+    profile: scale.Profile | None = None
 
     @property
     def closed(self) -> bool:
@@ -115,22 +111,25 @@ def collect(log: LaunchLog, settings: AnalysisSettings, facts: Facts, groups: Se
     start_us = facts.run_start_us if facts.run_start_us is not None else int(log.launch_us[0]) if len(log) else 0
     tick = scale.clock_tick_us(log.launch_us)
     grain = grain_us(tick, settings)
-    times = flat_times(starts.launch_us, facts.planned_profile, start_us, grain)
+    profile = _launch_profile(facts, log, start_us)
+    times = flat_times(starts.launch_us, profile, start_us, grain)
     cycle = users.round_trip if math.isfinite(users.round_trip) else 0.0
     per_window = gaps_per_window(times, cycle)
     lateness = log.launch_us[log.planned_us >= 0] - log.planned_us[log.planned_us >= 0]
     late = np.quantile(lateness, (0.5, 0.99), method="inverted_cdf") / 1e6 if len(lateness) else (math.nan, math.nan)
     known = log.users[log.users >= 0]
-    plain = facts.planned_profile is None and starts is log and _per_grain(log.launch_us, grain) < COARSE
+    plain = profile is None and starts is log and per_grain(log.launch_us, grain) < COARSE
     start_cov, start_n = _starts(facts, log, start_us)
     return Evidence(
-        gaps=_gaps(times, starts.launch_us, start_us, per_window, facts.planned_profile is not None),
+        gaps=_gaps(times, starts.launch_us, start_us, per_window, profile is not None),
         users=users,
         facts=facts,
         tick_us=tick,
         per_task=per_task,
         population=float(known.mean()) if len(known) else math.nan,
-        groups=groups if groups is not None and plain else _halving_groups(starts, times, users.users, settings),
+        groups=groups
+        if groups is not None and plain
+        else _groups(starts, times, users.users, settings, profile, grain),
         dispersion=_dispersion(times, users, facts.model),
         steady=steady_state(
             log, settings, times if starts is log else None, rate_dispersion=_half_dispersion(times, users, facts.model)
@@ -139,27 +138,32 @@ def collect(log: LaunchLog, settings: AnalysisSettings, facts: Facts, groups: Se
         lateness_p99_s=float(late[1]),
         starts=start_n,
         starts_cov=start_cov,
-        workers=worker_rows(starts, grain, times if facts.planned_profile is None else None),
+        workers=worker_rows(starts, grain, times if profile is None else None),
+        profile=profile,
     )
 
 
-def _per_grain(launches: NDArray[np.int64], grain: int) -> float:
-    """Mean number of launches in a grain of time."""
-    span = float(launches[-1] - launches[0]) if len(launches) > 1 else 0.0
-    return grain * (len(launches) - 1) / span if span > 0 else 0.0
+def _launch_profile(facts: Facts, log: LaunchLog, start_us: int) -> scale.Profile | None:
+    """What is known of how the launches should vary: planned launches, or a planned population that varies."""
+    model = facts.model
+    if facts.planned_profile is not None or facts.arrival_profile is None or not model.poisson_arrivals:
+        return facts.planned_profile
+    end = float(log.launch_us[-1] - start_us) / 1e6 if len(log) else 0.0
+    return following_launches(facts.arrival_profile, model.session_s or 0.0, end)
 
 
-def grain_us(tick_us: int, settings: AnalysisSettings) -> int:
-    """Resolution at which the verdict looks at launch times: that of the timers, or of the clock where it is worse."""
-    return max(tick_us, round(settings.grain_s * 1e6))
-
-
-def flat_times(launches: NDArray[np.int64], profile: scale.Profile | None, start_us: int, grain: int) -> Floats:
-    """Launch times without the grain of clock and timers and without what the plan varies, ascending."""
-    times = scale.dither(launches, grain if _per_grain(launches, grain) > DITHER_FROM else 1)
-    if profile is None or len(launches) < 2 or launches[0] == launches[-1]:
-        return times
-    return scale.rescale_by_profile(times, profile, start_us)
+def _groups(
+    log: LaunchLog, times: Floats, users: int, settings: AnalysisSettings, profile: scale.Profile | None, grain: int
+) -> list[Row]:
+    if not isinstance(profile, FollowingLaunches):
+        return _halving_groups(log, times, users, settings)
+    # The first slots of a population are taken all day, the last ones at its peak only: no plan is that of a group.
+    rows = _halving_groups(log, flat_times(log.launch_us, None, 0, grain), users, settings)
+    ranks, _ = user_ranks(log)
+    for row in rows:
+        own = flat_times(log.launch_us[(ranks >= 0) & (ranks < row["users"])], None, 0, grain)
+        row["cov"] = scale.local_gaps(np.diff(own), LOCAL_GAPS)[1]
+    return rows
 
 
 def _halving_groups(log: LaunchLog, times: Floats, users: int, settings: AnalysisSettings) -> list[Row]:
@@ -167,15 +171,6 @@ def _halving_groups(log: LaunchLog, times: Floats, users: int, settings: Analysi
     sizes = {math.ceil(users / 2**step) for step in range(users.bit_length() + 1)} if users else set()
     moved = replace(log, launch_us=np.rint(times).astype(np.int64))
     return group_table(moved, settings, sizes=sizes) if sizes else []
-
-
-def gaps_per_window(times: Floats, cycle_s: float) -> int:
-    """Gaps in a window of nearly constant rate: enough for a mean, and ten of ``cycle_s``, a user's round trip."""
-    n = len(times) - 1
-    if n < 1 or times[-1] <= times[0]:
-        return LOCAL_GAPS
-    rate = n / ((times[-1] - times[0]) / 1e6)
-    return int(max(LOCAL_GAPS, math.ceil(n / MAX_LOCAL_WINDOWS), min(n, math.ceil(CYCLES * cycle_s * rate))))
 
 
 def _gaps(times: Floats, launches: NDArray[np.int64], start_us: int, per_window: int, planned: bool) -> Gaps:

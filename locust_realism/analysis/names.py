@@ -9,8 +9,9 @@ import numpy as np
 
 from locust_realism.analysis.checks import NO_DATA, grade, reference_cov
 from locust_realism.analysis.dispersion import local_gaps
-from locust_realism.analysis.evidence import Evidence, flat_times, gaps_per_window, grain_us
+from locust_realism.analysis.evidence import Evidence
 from locust_realism.analysis.intervals import busiest_labels, coefficient_of_variation, user_ranks
+from locust_realism.analysis.judged_times import flat_times, gaps_per_window, grain_us
 from locust_realism.analysis.percentiles import order_by_group
 from locust_realism.analysis.settings import AnalysisSettings
 from locust_realism.analysis.users import task_starts
@@ -47,8 +48,8 @@ def name_verdicts(judged: LaunchLog, evidence: Evidence, settings: AnalysisSetti
 def _judged_cov(launches: Int64, evidence: Evidence, settings: AnalysisSettings) -> float:
     facts = evidence.facts
     start = facts.run_start_us if facts.run_start_us is not None else int(launches[0])
-    times = flat_times(launches, facts.planned_profile, start, grain_us(evidence.tick_us, settings))
-    if facts.planned_profile is not None:
+    times = flat_times(launches, evidence.profile, start, grain_us(evidence.tick_us, settings))
+    if evidence.profile is not None:
         return coefficient_of_variation(np.diff(times))
     cycle = evidence.users.round_trip
     return local_gaps(np.diff(times), gaps_per_window(times, cycle if math.isfinite(cycle) else 0.0))[1]

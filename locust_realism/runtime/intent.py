@@ -23,11 +23,10 @@ def intended_load(environment: Any) -> Facts:
     """
     classes = list(environment.user_classes)
     waits = [inspect.getattr_static(user_class, "wait_time", None) for user_class in classes]
-    return Facts(
-        model=_model(environment, classes, waits),
-        planned_profile=_planned(environment, waits),
-        arrival_profile=_arrivals(environment, classes),
-    )
+    planned, arrivals = _planned(environment, waits), _arrivals(environment, classes)
+    if planned is None and all(map(_is_one_task, classes)):
+        planned = arrivals  # who comes launches at once, and that is all
+    return Facts(model=_model(environment, classes, waits), planned_profile=planned, arrival_profile=arrivals)
 
 
 def _model(environment: Any, classes: list[Any], waits: list[Any]) -> WorkloadModel:
@@ -47,6 +46,11 @@ def _model(environment: Any, classes: list[Any], waits: list[Any]) -> WorkloadMo
         poisson_arrivals=bool(classes) and all(isinstance(p, Population) and not _single_task(p) for p in populations),
         session_s=_stay(populations[0]) if len(populations) == 1 else None,
     )
+
+
+def _is_one_task(user_class: Any) -> bool:
+    population = population_of(user_class)
+    return isinstance(population, Population) and _single_task(population)
 
 
 def _single_task(population: Population) -> bool:

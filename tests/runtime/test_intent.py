@@ -97,3 +97,9 @@ def test_open_arrivals_are_planned_launches() -> None:
     facts = intended_load(led(open_arrivals(DAY)))
     assert facts.model.kind == "open"
     assert not facts.model.poisson_arrivals
+    assert facts.planned_profile == facts.arrival_profile == DAY
+    assert intended_load(led(open_arrivals(DAY), Population(DAY, 30))).planned_profile is None
+    launches = arrival_times(DAY, 600, np.random.default_rng(1))
+    log = LaunchLog.build(np.rint(launches * 1e6).astype(np.int64), 1000)
+    assert summarize(log, facts=facts, run_start_us=0)["verdict"]["overall"] == "green"
+    assert summarize(log, run_start_us=0)["verdict"]["overall"] == "red"
