@@ -70,8 +70,11 @@ def test_the_second_ctrl_c_gives_up_what_the_first_one_waits_for(
         time.sleep(1)
         os.killpg(process.pid, signal.SIGINT)  # ends the run
         time.sleep(1.5)
-        interrupt("Still computing the figures" if what == "figures" else "Still stopping users")
+        asked = "Still computing the figures" if what == "figures" else "Still stopping users"
+        interrupt(asked)
         interrupt("The figures of the run were not waited for" if what == "figures" else "The users were not waited")
         assert process.wait(20) is not None
-    assert "Traceback" not in log.read_text(), log.read_text()[-3000:]
+    # the first one raises KeyboardInterrupt in whatever a worker is doing, which is Locust's own way to end
+    since = log.read_text()[log.read_text().index(asked) :]
+    assert "Traceback" not in since, since[-3000:]
     assert "Aggregated" in log.read_text(), "Locust's own figures are printed"

@@ -1,4 +1,4 @@
-"""Populations in real Locust processes: members that come, go and stand still, the web UI, models and refusals."""
+"""Populations in real Locust processes: members that come, go and stand still, and the web UI."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ import pytest
 
 from tests.e2e.page import two_workers_with_page
 from tests.e2e.population_law import assert_nobody_was_cut_short, led, path, results, settings
-from tests.support import eventually, free_port, run_locust, started_locust
+from tests.support import eventually, free_port, started_locust
 
 pytestmark = [pytest.mark.e2e, pytest.mark.timed]
 LOCUSTFILE = Path(__file__).with_name("population_locustfile.py")
@@ -100,38 +100,3 @@ def test_the_web_ui_starts_edits_stops_and_starts_again(tmp_path: Path) -> None:
         os.kill(process.pid, signal.SIGTERM)
         process.wait(30)
     assert "Uncaught exception" not in (tmp_path / "log").read_text(), (tmp_path / "log").read_text()[-3000:]
-
-
-@pytest.mark.parametrize("model", ["finite", "tasks"])
-def test_the_other_models_run_in_one_process(tmp_path: Path, model: str) -> None:
-    done = run_locust(
-        "-f", LOCUSTFILE, "--headless", "-t", "8s", "--only-summary", "--tags", "look",
-        cwd=tmp_path, timeout=60, env=settings(tmp_path, rate=50, mean=1, model=model),
-    )  # fmt: skip
-    assert done.returncode == 0, done.stdout
-    (part,) = results(tmp_path)
-    assert_nobody_was_cut_short([part])
-    ended = [s for s in part["sessions"] if s[3] == "ran out"]
-    starts = [s[0] for s in part["sessions"]]
-    expected = 50 * (max(starts) - min(starts))  # how long it ran depends on how busy the machine is
-    assert expected > 150
-    assert abs(part["arrivals"] - expected) < 5 * math.sqrt(400) + 50 * (model == "finite")  # who is in at the start
-    if model == "tasks":
-        assert {s[4] for s in ended} == {1}
-
-
-def test_fast_users_without_a_host_end_the_run_with_the_reason(tmp_path: Path) -> None:
-    (tmp_path / "locustfile.py").write_text(
-        "from locust import FastHttpUser, task\n"
-        "from locust_realism.runtime.population import open_arrivals\n"
-        "from locust_realism.workload.rates import ConstantRate\n"
-        "class Visitor(FastHttpUser):\n"
-        "    population = open_arrivals(ConstantRate(50))\n"
-        "    @task\n"
-        "    def look(self):\n"
-        "        self.client.get('/')\n"
-    )
-    done = run_locust("--headless", "-t", "20s", "--only-summary", cwd=tmp_path, timeout=60)
-    assert done.returncode == 1
-    assert "Visitor cannot be created" in done.stdout
-    assert "base host" in done.stdout
