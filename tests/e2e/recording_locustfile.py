@@ -64,6 +64,7 @@ def write(**_: Any) -> None:
             "since_reset": [len(since), int(since.failed.sum())],
             "locust": [total.num_requests, total.num_failures],
             "lost": recording.record.counts().lost,
+            "balance": recording.balance(),
         }
     role = "worker" if isinstance(environment.runner, WorkerRunner) else "main"
     (RESULTS / f"{role}-{os.getpid()}.json").write_text(json.dumps(result))

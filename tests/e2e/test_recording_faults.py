@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import random
 import signal
@@ -20,8 +21,11 @@ pytestmark = pytest.mark.e2e
 LOCUSTFILE = Path(__file__).with_name("recording_locustfile.py")
 
 
-def processes_of(directory: Path, victim: str, seed: int) -> None:
-    """A master and two workers; after a moment drawn by the seed ``victim`` is killed, then the test is ended."""
+def processes_of(directory: Path, victim: str, seed: int) -> dict[Path, int]:
+    """A master and two workers; after a moment drawn by the seed ``victim`` is killed, then the test is ended.
+
+    Returns the launches that each recording held at that moment.
+    """
     port = free_port()
     env = {"RESULTS": str(directory), "RECORD": "1"}
     settings = ("--headless", "--users", 12, "--spawn-rate", 12, "--only-summary")
@@ -36,6 +40,7 @@ def processes_of(directory: Path, victim: str, seed: int) -> None:
         recordings = directory / "realism-recordings"
         eventually(lambda: len(list(recordings.glob("*/launches-*"))) >= 3, within=60)
         time.sleep(random.Random(seed).uniform(0, 4))
+        held = {path: len(open_launches(path).log) for path in recordings.iterdir() if any(path.glob("launches*"))}
         (main if victim == "master" else first).kill()
         if victim == "master":
             first.send_signal(signal.SIGINT)
@@ -47,6 +52,7 @@ def processes_of(directory: Path, victim: str, seed: int) -> None:
             os.kill(main.pid, signal.SIGTERM)
             main.wait(30)
             second.wait(20)
+    return held
 
 
 def assert_sound(directory: Path) -> tuple[Path, list[Path]]:
@@ -66,14 +72,23 @@ def assert_sound(directory: Path) -> tuple[Path, list[Path]]:
 
 
 def run_with(tmp_path: Path, victim: str, seed: int) -> None:
-    processes_of(tmp_path, victim, seed)
+    held = processes_of(tmp_path, victim, seed)
     master, workers = assert_sound(tmp_path)
+    assert held
+    for path, rows in held.items():
+        assert len(open_launches(path).log) >= rows > 0, "launches that were on disk are gone"
     merged = merge_recordings([master, *workers]).log
     sizes = {path: len(open_launches(path).log) for path in (master, *workers)}
     best = sum(sizes[path] for path in workers)
     assert len(merged) >= max(best, sizes[master])
     keys = set(zip(merged.worker.tolist(), merged.slot.tolist(), merged.launch_us.tolist(), strict=True))
     assert len(keys) == len(merged)
+    if victim == "worker":
+        # what a worker recorded after its last report nobody has heard of: the master's balance is of what it was told
+        (said,) = tmp_path.glob("main-*.json")
+        balance = json.loads(said.read_text(encoding="utf-8"))["balance"]
+        accounted = balance["finished"] + balance["failed"] + balance["lost"] + (balance["cut"] or 0)
+        assert balance["launched"] == accounted > 0
     if victim == "master":
         # the workers ended in order: their files hold what the master never got
         alone = merge_recordings(workers).log
