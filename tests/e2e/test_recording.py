@@ -47,6 +47,8 @@ def assert_exact(directory: Path, workers: int) -> dict[str, Any]:
     assert main["locust"] == [len(seen), sum(failed for _, _, failed in seen)]
     assert main["errors"] == main["lost"] == 0
     assert main["warnings"] == []
+    balance = main["balance"]
+    assert balance["launched"] == balance["other"] == balance["finished"] + balance["failed"] == len(seen)
     assert main["workers"] == list(range(workers))
     assert sum(name == "leave" for name, _, _ in seen) == 12, "a request made in on_stop is missing"
     return main
