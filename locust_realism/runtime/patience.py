@@ -1,13 +1,16 @@
-"""Ctrl-C while a run is being brought to its end: the first one is answered, the next one gives up what is waited for.
+"""Ctrl-C: the first one ends the run and cuts nothing in two, the next ones give up what is waited for.
 
-Locust ends with a traceback when somebody presses Ctrl-C a second time. From :func:`answer_ctrl_c` on this does not
-happen: what may take long is a :func:`patient` block, and what is not is over in a moment.
+Python raises KeyboardInterrupt in whatever greenlet runs at the moment, so that a Ctrl-C may end a worker's report half
+sent, with a traceback: :func:`spare_greenlets` lets it end the main greenlet only, which waits for it. Locust ends with
+a traceback, too, when somebody presses Ctrl-C a second time. From :func:`answer_ctrl_c` on this does not happen: what
+may take long is a :func:`patient` block, and what is not is over in a moment.
 """
 
 from __future__ import annotations
 
 import logging
 import signal
+import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
@@ -38,6 +41,25 @@ class _Wait:
 
 _waits: list[_Wait] = []
 _answered: list[str] = []
+
+
+def spare_greenlets() -> None:
+    """Raise the KeyboardInterrupt of the next Ctrl-C in the main greenlet and in no other one; answer those after it.
+
+    For the main thread, and where nobody else answers Ctrl-C; elsewhere it does nothing.
+    """
+    in_main_thread = threading.current_thread() is threading.main_thread()
+    if in_main_thread and signal.getsignal(signal.SIGINT) is signal.default_int_handler:
+        signal.signal(signal.SIGINT, _interrupt)
+
+
+def _interrupt(number: int, frame: Any) -> None:
+    _listen()
+    hub = gevent.get_hub()
+    main: Any = hub.parent
+    if gevent.getcurrent() is main:
+        raise KeyboardInterrupt
+    hub.loop.run_callback(main.throw, KeyboardInterrupt)
 
 
 def answer_ctrl_c() -> None:

@@ -24,6 +24,7 @@ from locust_realism.runtime.generator_view import GeneratorView
 from locust_realism.runtime.intent import intended_load
 from locust_realism.runtime.memory import spare_what_is_loaded
 from locust_realism.runtime.options import OPTIONS, add_options
+from locust_realism.runtime.patience import spare_greenlets
 from locust_realism.runtime.population import any_population
 from locust_realism.runtime.population_view import population_document
 from locust_realism.runtime.provider import RunProvider
@@ -76,6 +77,7 @@ def _compose(environment: Environment, web_ui: Any, **_: Any) -> None:
     """Attach everything to an Environment that has its runner; called by Locust's ``init`` event."""
     recording = attach(environment, files=file_plan(environment.parsed_options))
     spare_what_is_loaded()
+    spare_greenlets()
     if isinstance(environment.runner, WorkerRunner):
         return
     generator = GeneratorView(environment, recording)
