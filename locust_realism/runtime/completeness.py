@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from locust_realism.recording.store import Counts
@@ -25,7 +26,8 @@ def balance(recording: Recording) -> dict[str, int | None]:
     """
     counts = Counts() if recording.record is None else recording.record.counts()
     flight = None if recording.side is None else recording.side.in_flight()
-    recorded, dropped = _at_the_source(recording)
+    told = sources(recording).values()
+    recorded, dropped = sum(one.recorded for one in told), sum(one.dropped for one in told)
     http = flight["reported"] if flight is not None else 0
     other = max(recorded + dropped - http, 0)
     sent, waiting = (0, 0) if flight is None else (flight["sent"], flight["waiting"])
@@ -42,16 +44,28 @@ def balance(recording: Recording) -> dict[str, int | None]:
     }
 
 
-def _at_the_source(recording: Recording) -> tuple[int, int]:
-    """Rows recorded and requests that could not be, as the processes count them that had the users."""
-    recorded = dropped = 0
+@dataclass(frozen=True)
+class Source:
+    """What one process that has users says of its launches, and how many of them have not arrived.
+
+    - ``recorded`` rows of this run, ``dropped`` requests that could not be recorded
+    - ``missed`` recorded rows that never arrived where the figures are computed
+    """
+
+    recorded: int
+    dropped: int
+    missed: int = 0
+
+
+def sources(recording: Recording) -> dict[str, Source]:
+    """The processes that had users in this run, by client id; that of Locust itself is called ``local``."""
+    found = {}
     if recording.recorder is not None:
-        recorded, dropped = recording.recorder.recorded, recording.recorder.errors
+        found["local"] = Source(recording.recorder.recorded, recording.recorder.errors)
     if recording.receiver is not None:
-        for peer in list(recording.receiver.peers.values()):
-            recorded += peer.recorded - peer.recorded_before
-            dropped += peer.dropped
-    return recorded, dropped
+        for client_id, peer in list(recording.receiver.peers.items()):
+            found[client_id] = Source(peer.recorded - peer.recorded_before, peer.dropped, peer.lost)
+    return found
 
 
 def balance_sentence(found: dict[str, int | None]) -> str:

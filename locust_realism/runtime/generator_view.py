@@ -18,6 +18,7 @@ from locust_realism.analysis.charts import bin_width_s
 from locust_realism.recording.health import MASTER, HealthLog
 from locust_realism.recording.launches import MISSING, LaunchLog
 from locust_realism.recording.offsets import ClockLine
+from locust_realism.runtime.completeness import Source, sources
 from locust_realism.runtime.live import LiveFigures
 
 logger = logging.getLogger(__name__)
@@ -55,7 +56,8 @@ class GeneratorView:
     def _compute(self, _: str) -> Document:
         log: LaunchLog = self._recording.launches()
         lines = {} if self._recording.side is None else self._recording.side.clock_lines()
-        document = health_document(self._recording.health(), log, self._names, lines)
+        told = sources(self._recording)
+        document = health_document(self._recording.health(), log, self._names, lines, told)
         return document | {"target": self._target.document(self._host)}
 
 
@@ -71,9 +73,15 @@ def process_names(runner: Any) -> dict[int, tuple[str, str]]:
 
 
 def health_document(
-    health: HealthLog, log: LaunchLog, names: dict[int, tuple[str, str]], clocks: Mapping[int, ClockLine] | None = None
+    health: HealthLog,
+    log: LaunchLog,
+    names: dict[int, tuple[str, str]],
+    clocks: Mapping[int, ClockLine] | None = None,
+    told: Mapping[str, Source] | None = None,
 ) -> Document:
     """Rows of all processes and their curves; ``names`` maps an index to name and state, ``clocks`` to its clock.
+
+    ``told`` has by name what each process says that it recorded: a long run's ``log`` has its newest launches only.
 
     CPU and lag are those of the process's last ``RECENT_US``: mean CPU, the 99th percentile of the seconds' p99 lag.
     Lateness is of all its launches that were planned.
@@ -84,10 +92,11 @@ def health_document(
     (0.25, 0.8)
     """
     indexes = sorted(set(health.worker.tolist()) | set(np.unique(log.worker).tolist()), key=lambda i: (i == MASTER, i))
-    lines = clocks or {}
-    workers = [
-        _row(index, health.take(health.worker == index), log, names) | _clock(lines.get(index)) for index in indexes
-    ]
+    lines, sources_by_name = clocks or {}, told or {}
+    workers = []
+    for index in indexes:
+        row = _row(index, health.take(health.worker == index), log, names) | _clock(lines.get(index))
+        workers.append(row | _recorded(sources_by_name.get(row["id"])))
     return {"workers": workers, "series": _series(health, indexes, log, names)}
 
 
@@ -111,6 +120,10 @@ def _row(index: int, health: HealthLog, log: LaunchLog, names: dict[int, tuple[s
         "memory_bytes": int(recent.memory_bytes[last]),
         "lag_p99_ms": float(np.quantile(recent.lag_p99_us, 0.99, method="inverted_cdf")) / 1e3,
     }
+
+
+def _recorded(source: Source | None) -> dict[str, int]:
+    return {} if source is None else {"rows": source.recorded, "lost": source.dropped + source.missed}
 
 
 def _clock(line: ClockLine | None) -> dict[str, float]:

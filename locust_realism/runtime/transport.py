@@ -157,6 +157,7 @@ class Peer:
     recorded: int = 0  # rows that the worker says it has recorded, of which so many before the master's run began
     recorded_before: int = 0
     dropped: int = 0
+    lost: int = 0  # rows whose block never came or could not be read
     last_error: str = ""
     bad_start_times: int = 0
     clock_steps: list[tuple[int, float]] = field(default_factory=list)
@@ -200,7 +201,7 @@ class BlockReceiver:
         for peer in self.peers.values():
             # the worker starts a run of its own a moment later; a gap left from the last run is of no interest now
             peer.missing.clear()
-            peer.missing_rows = peer.errors = peer.dropped = peer.bad_start_times = 0
+            peer.missing_rows = peer.errors = peer.dropped = peer.lost = peer.bad_start_times = 0
             peer.recorded_before = peer.recorded
 
     def reset(self) -> None:
@@ -263,9 +264,13 @@ class BlockReceiver:
     def _give_up(self, client_id: str, peer: Peer) -> None:
         if peer.missing_rows > 0:
             logger.warning("%d rows of worker %s are lost", peer.missing_rows, client_id)
-        self.record.count_lost(max(peer.missing_rows, 0))
+        self._count_lost(peer, max(peer.missing_rows, 0))
         peer.missing.clear()
         peer.missing_rows = 0
+
+    def _count_lost(self, peer: Peer, rows: int) -> None:
+        peer.lost += rows
+        self.record.count_lost(rows)
 
     def finish(self) -> None:
         """The end of the run: wait for what has arrived, and count what has not as lost."""
@@ -289,7 +294,7 @@ class BlockReceiver:
                     pool.apply(self._store, (block, worker, generation))
                 except Exception:
                     self.unreadable += 1
-                    self.record.count_lost(int(block["rows"]))
+                    self._count_lost(self.peers[client_id], int(block["rows"]))
                     logger.exception("a block of %s rows of worker %s could not be read", block["rows"], client_id)
             self._arrived.clear()
             self._idle.set()

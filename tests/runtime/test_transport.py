@@ -112,6 +112,7 @@ def test_what_can_no_longer_be_sent_again_is_counted_as_lost(line: Line, monkeyp
         line.deliver(line.report())
     assert line.record.counts().lost == 3
     assert line.rows() == [3, 4]
+    assert [peer.lost for peer in line.receiver.peers.values()] == [3]
 
 
 def test_rows_missing_at_the_end_are_counted_as_lost(line: Line) -> None:
@@ -133,6 +134,7 @@ def test_a_damaged_block_costs_its_own_rows_only(line: Line) -> None:
     assert line.rows() == [3, 4]
     assert line.receiver.unreadable == 1
     assert line.record.counts().lost == 3
+    assert [peer.lost for peer in line.receiver.peers.values()] == [3]
 
 
 def test_reports_of_something_else_are_left_alone(line: Line) -> None:

@@ -14,6 +14,7 @@ import pytest
 from locust_realism.recording.health import MASTER, HealthLog
 from locust_realism.recording.launches import LaunchLog
 from locust_realism.recording.offsets import ClockLine
+from locust_realism.runtime.completeness import Source
 from locust_realism.runtime.generator_view import LocalTarget, health_document, listeners
 from locust_realism.web.findings import generator_findings
 
@@ -65,6 +66,19 @@ def test_each_worker_tells_what_its_clock_is_off_by() -> None:
     assert "clock_offset_ms" not in rows[1]
     unknown = health_document(health(), launches(), NAMES, {0: ClockLine()})["workers"]
     assert "clock_offset_ms" not in unknown[0]
+
+
+def test_each_worker_tells_what_it_recorded_and_what_was_lost_of_it() -> None:
+    """Also of a run that memory holds the end of; a worker that says nothing has what arrived of it."""
+    told = {"host_a": Source(recorded=5_000_000, dropped=2, missed=300)}
+    rows = {row["id"]: row for row in health_document(health(), launches(), NAMES, told=told)["workers"]}
+    assert (rows["host_a"]["rows"], rows["host_a"]["lost"]) == (5_000_000, 302)
+    assert rows["host_b"]["rows"] == 1000
+    assert "lost" not in rows["host_b"]
+    assert rows["master"]["rows"] is None
+    (finding,) = (one for one in generator_findings({"workers": list(rows.values())}) if "lost" in one["text"])
+    assert finding["status"] == "red"
+    assert finding["text"].startswith("Worker host_a lost 302 ")
 
 
 def test_only_the_last_half_minute_counts_as_the_present() -> None:
