@@ -139,7 +139,6 @@ class SideLogs:
         self._keep(sessions, health)
         if self.has_users:
             self._open["local"] = (0, self.clock.now_us(), self._open_since())
-            self._in_flight["local"] = self._in_flight_here()
 
     # At the master ----------------------------------------------------------------------------------------------
 
@@ -201,6 +200,8 @@ class SideLogs:
         """Counts of Locust's HTTP clients over all workers, see :class:`InFlight`; None where they are not counted."""
         if not self.counts_sends:
             return None
+        if self.has_users:
+            self._in_flight["local"] = self._in_flight_here()  # as new as what the recorder says of this process
         totals = asdict(InFlight())
         for counts in list(self._in_flight.values()):
             for name in totals:

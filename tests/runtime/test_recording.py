@@ -331,6 +331,29 @@ def test_requests_that_the_stop_cuts_are_counted_and_the_balance_closes(
     environment.runner.quit()  # type: ignore[union-attr]
 
 
+def test_what_is_on_its_way_to_the_record_is_not_taken_for_another_clients(server: tuple[int, list[float]]) -> None:
+    """While the test runs rows are taken every second or so, and the balance is asked for in between."""
+
+    class Getter(FastHttpUser):
+        host = f"http://127.0.0.1:{server[0]}"
+        wait_time = constant(0)
+
+        @task
+        def get(self) -> None:
+            self.client.get("/page")
+
+    environment = Environment(user_classes=[Getter])
+    environment.create_local_runner()
+    recording = attach(environment)
+    environment.runner.start(2, spawn_rate=2)  # type: ignore[union-attr]
+    eventually(lambda: recording.balance()["launched"] > 5)
+    balance = recording.balance()
+    assert balance["other"] == 0
+    assert balance["launched"] + balance["waiting"] == balance["http_sent"]
+    environment.runner.quit()  # type: ignore[union-attr]
+    recording.detach()
+
+
 @pytest.mark.parametrize("base", [FastHttpUser, HttpUser])
 def test_requests_in_with_blocks_are_reported_once_or_cut(base: type[User], server: tuple[int, list[float]]) -> None:
     """Those that succeed, fail and are renamed are rows; one that an exception leaves or the end kills is cut."""
