@@ -44,6 +44,13 @@ def play(name: str, folder: Path, *arguments: object, fails: bool = False) -> di
     return rows
 
 
+def recording_of(folder: Path) -> Path:
+    """The recording of the whole run; those of workers lie beside it."""
+    (found,) = (path for path in folder.glob("realism-recordings/*") if "-worker-" not in path.name)
+    return found
+
+
+@pytest.mark.timed
 @pytest.mark.parametrize("processes", [tuple, two_workers], ids=["one process", "two workers"])
 def test_gov_site_asks_for_six_objects_in_the_mix_of_the_talk(tmp_path: Path, processes: Any) -> None:
     rows = play("gov_site", tmp_path, "-u", 60, "-r", 60, "--think-time", 0.8, "-t", "5s", *processes())
@@ -56,7 +63,7 @@ def test_gov_site_asks_for_six_objects_in_the_mix_of_the_talk(tmp_path: Path, pr
     assert rows["GET 040_Statistics"]["min_ms"] > 500
     assert rows["GET 010_Home"]["p50_ms"] < 250
     # theory's throughput of 60 who think for 0.8 s at eight servers that share 52 ms of work each, and not at one
-    launches = np.sort(read_launches(next(tmp_path.glob("realism-recordings/*"))).launch_us)
+    launches = np.sort(read_launches(recording_of(tmp_path)).launch_us)
     steady = np.sum((launches > launches[0] + 1_500_000) & (launches <= launches[0] + 4_500_000))
     eight, one = (3 * theory.closed(60, 0.8, 0.052, servers).throughput for servers in (8, 1))
     # cycles of a user have a squared CoV of (0.8^2 / 3 + 0.15^2) / 0.85^2 = 0.33
@@ -74,7 +81,7 @@ def test_think_times_have_the_mean_and_the_distribution_that_was_asked_for(
     """From the recorded launches: what lies between an answer and the same user's next request."""
     arguments = ("-u", 40, "-r", 40, "--think-time", 0.4, "--think-distribution", distribution, "-t", "6s")
     play("gov_site", tmp_path, *arguments, "--target-options=--speed 1000")
-    log = read_launches(next(tmp_path.glob("realism-recordings/*")))
+    log = read_launches(recording_of(tmp_path))
     thought = np.concatenate([thinks(log, slot) for slot in range(40)])
     # time before the end of the run cuts long thoughts off, the machine adds some milliseconds to each
     assert thought.mean() == pytest.approx(0.4, rel=0.12)

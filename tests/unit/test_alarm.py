@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import time
 from pathlib import Path
 
@@ -67,9 +68,12 @@ def test_a_timer_file_does_not_round_to_milliseconds() -> None:
 
 @pytest.mark.skipif(not FILES.is_dir(), reason="no list of open files")
 def test_it_leaves_no_file_open(kind: str) -> None:
-    gevent.sleep(0)
+    gc.collect()
+    gevent.sleep(0.02)  # what earlier tests have left is closed now
     before = len(list(FILES.iterdir()))
     for _ in range(20):
         Alarm(print).close()
-    gevent.sleep(0.01)  # patched by gevent, os.close() closes in the next turn of the loop
-    assert len(list(FILES.iterdir())) == before
+    deadline = time.monotonic() + 5
+    while len(list(FILES.iterdir())) > before and time.monotonic() < deadline:
+        gevent.sleep(0.01)  # patched by gevent, os.close() closes in a later turn of the loop
+    assert len(list(FILES.iterdir())) <= before
