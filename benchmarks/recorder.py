@@ -25,7 +25,7 @@ from types import SimpleNamespace
 from typing import Any
 
 import gevent
-from locust import FastHttpUser, TaskSet, User, constant, task
+from locust import FastHttpUser, TaskSet, User, constant, events, task
 from locust.contrib.fasthttp import FastHttpSession
 from locust.env import Environment
 
@@ -239,7 +239,7 @@ def main() -> int:
     parser.add_argument("--pairs", type=int, default=5, help="pairs of measurements (default 5)")
     options = parser.parse_args()
     hook_user_start()
-    hook_clients()
+    hook_clients(events.request)
     own, added = listener_cost(options.pairs)
     with TemporaryDirectory() as directory:
         ratios, methods, plain = throughput(options.pairs, options.seconds, Path(directory))

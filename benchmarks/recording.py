@@ -31,7 +31,8 @@ from locust_realism.recording.formats import read_launches, write_launches  # no
 from locust_realism.recording.launches import Label, LaunchLog, Outcome  # noqa: E402
 from locust_realism.recording.packing import pack, to_table, unpack  # noqa: E402
 from locust_realism.recording.store import LiveRecord  # noqa: E402
-from locust_realism.runtime.transport import KEY, BlockReceiver  # noqa: E402
+from locust_realism.runtime.receiver import BlockReceiver  # noqa: E402
+from locust_realism.runtime.transport import KEY  # noqa: E402
 
 ARTICLE_ROWS = 3_421_980
 

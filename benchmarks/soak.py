@@ -38,10 +38,11 @@ from locust_realism.runtime.clock import Clock  # noqa: E402
 from locust_realism.runtime.memory import give_memory_back  # noqa: E402
 from locust_realism.runtime.plugin import analysis_settings  # noqa: E402
 from locust_realism.runtime.provider import RunProvider  # noqa: E402
+from locust_realism.runtime.receiver import BlockReceiver  # noqa: E402
 from locust_realism.runtime.recorder import Recorder  # noqa: E402
 from locust_realism.runtime.recording import Recording, attach  # noqa: E402
 from locust_realism.runtime.run_files import FilePlan, RunFiles  # noqa: E402
-from locust_realism.runtime.transport import KEY, BlockReceiver, BlockSender  # noqa: E402
+from locust_realism.runtime.transport import KEY, BlockSender  # noqa: E402
 
 sys.path.insert(0, str(Path(__file__).parent))
 from recording import rows_of  # noqa: E402

@@ -35,9 +35,10 @@ class InFlight:
 class _Counters:
     """What the hooks count; a request passes them in microseconds, so each is one addition."""
 
-    __slots__ = ("blocks", "cut", "reported_blocks", "returned", "sent")
+    __slots__ = ("blocks", "cut", "event", "reported_blocks", "returned", "sent")
 
     def __init__(self) -> None:
+        self.event: Any = None  # clients that report elsewhere, to prepare something unmeasured, do not count
         self.sent = self.returned = self.cut = 0
         self.blocks = self.reported_blocks = 0
 
@@ -45,11 +46,12 @@ class _Counters:
 _now = _Counters()
 
 
-def hook_clients() -> bool:
-    """Count the requests of HttpSession and FastHttpSession from now on; False where this Locust has other ones.
+def hook_clients(event: Any) -> bool:
+    """Count the requests that HttpSession and FastHttpSession report to ``event`` from now on.
 
-    Calling it again changes nothing.
+    False where this Locust has other clients. Calling it again changes the event only.
     """
+    _now.event = event
     clients: list[Any] = [HttpSession, FastHttpSession]
     blocks: list[Any] = [HttpBlock, FastBlock]
     if not all(hasattr(client, "request") for client in clients):
@@ -75,6 +77,8 @@ def _counting(request: Any) -> Any:
     now, blocks = _now, (HttpBlock, FastBlock)
 
     def counted_request(self: Any, *arguments: Any, **named: Any) -> Any:
+        if self.request_event is not now.event:
+            return request(self, *arguments, **named)
         now.sent += 1
         try:
             response = request(self, *arguments, **named)
@@ -95,7 +99,7 @@ def _reporting(report: Any) -> Any:
     now = _now
 
     def counted_report(self: Any, *arguments: Any, **named: Any) -> Any:
-        now.reported_blocks += 1
+        now.reported_blocks += self._request_event is now.event
         return report(self, *arguments, **named)
 
     return counted_report

@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 import math
 import time
+from abc import ABC, abstractmethod
 from typing import Any, Literal, Protocol
 
 import gevent
@@ -64,7 +65,7 @@ class _Turn:
         self.planned: float | None = None
 
 
-class Pacer:
+class Pacer(ABC):
     """One paced wait in one process: what both scopes share."""
 
     def __init__(self, environment: Any, wait: Paced) -> None:
@@ -136,17 +137,17 @@ class Pacer:
         now = self._planner.elapsed()
         return 0.0 if now < _JOINS_LATE_S else now
 
-    def _next_launch(self, user: Any) -> float:
-        raise NotImplementedError
+    @abstractmethod
+    def _next_launch(self, user: Any) -> float: ...
 
-    def _begin(self, profile: RateProfile) -> None:
-        raise NotImplementedError
+    @abstractmethod
+    def _begin(self, profile: RateProfile) -> None: ...
 
-    def _change(self, profile: RateProfile) -> None:
-        raise NotImplementedError
+    @abstractmethod
+    def _change(self, profile: RateProfile) -> None: ...
 
-    def _finish(self) -> None:
-        raise NotImplementedError
+    @abstractmethod
+    def _finish(self) -> None: ...
 
 
 class TotalPacer(Pacer):

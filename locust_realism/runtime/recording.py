@@ -18,12 +18,13 @@ from locust_realism.recording.offsets import packed_line
 from locust_realism.recording.store import DEFAULT_MAX_ROWS, LiveRecord
 from locust_realism.runtime.clock import Clock
 from locust_realism.runtime.memory import give_memory_back
+from locust_realism.runtime.receiver import BlockReceiver
 from locust_realism.runtime.recorder import Recorder
 from locust_realism.runtime.run_files import FilePlan, RunFiles
 from locust_realism.runtime.run_record import Recording
 from locust_realism.runtime.sessions import current_session
 from locust_realism.runtime.side_logs import SideLogs
-from locust_realism.runtime.transport import RESEND, BlockReceiver, BlockSender
+from locust_realism.runtime.transport import RESEND, BlockSender
 
 __all__ = ["Recording", "attach"]
 

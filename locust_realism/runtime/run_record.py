@@ -26,10 +26,11 @@ from locust_realism.recording.store import LiveRecord
 from locust_realism.runtime.clock import Clock
 from locust_realism.runtime.completeness import balance, warnings
 from locust_realism.runtime.last_reports import await_last_reports
+from locust_realism.runtime.receiver import BlockReceiver
 from locust_realism.runtime.recorder import Batch, Recorder
 from locust_realism.runtime.run_files import RunFiles
 from locust_realism.runtime.side_logs import SideLogs
-from locust_realism.runtime.transport import BlockReceiver, BlockSender
+from locust_realism.runtime.transport import BlockSender
 
 logger = logging.getLogger(__name__)
 

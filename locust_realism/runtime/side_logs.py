@@ -56,7 +56,7 @@ class SideLogs:
         self.environment = environment
         self.clock = clock
         self.has_users = has_users
-        self.counts_sends = hook_clients()
+        self.counts_sends = hook_clients(environment.events.request)
         self._on_rows = on_rows
         self._ended: list[SessionRecord] = []
         self._sessions: list[SessionLog] = []

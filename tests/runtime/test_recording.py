@@ -13,7 +13,9 @@ from typing import Any
 import gevent
 import pytest
 from locust import FastHttpUser, HttpUser, User, constant, task
+from locust.clients import HttpSession
 from locust.env import Environment
+from locust.event import EventHook
 
 from locust_realism.recording.formats import read_launches
 from locust_realism.recording.reading import held_us, read_health, read_sessions
@@ -247,6 +249,20 @@ def ask_plainly(user: Any) -> None:
     )
 
 
+def page_user(port: int, wait_s: float) -> type[User]:
+    """A user who asks for one page again and again."""
+
+    class Getter(FastHttpUser):
+        host = f"http://127.0.0.1:{port}"
+        wait_time = constant(wait_s)
+
+        @task
+        def get(self) -> None:
+            self.client.get("/page")
+
+    return Getter
+
+
 @pytest.mark.parametrize("base", [FastHttpUser, HttpUser, User])
 def test_every_kind_of_client_gives_the_record_that_the_server_saw(
     base: type[User], server: tuple[int, list[float]]
@@ -334,15 +350,7 @@ def test_requests_that_the_stop_cuts_are_counted_and_the_balance_closes(
 def test_what_is_on_its_way_to_the_record_is_not_taken_for_another_clients(server: tuple[int, list[float]]) -> None:
     """While the test runs rows are taken every second or so, and the balance is asked for in between."""
 
-    class Getter(FastHttpUser):
-        host = f"http://127.0.0.1:{server[0]}"
-        wait_time = constant(0)
-
-        @task
-        def get(self) -> None:
-            self.client.get("/page")
-
-    environment = Environment(user_classes=[Getter])
+    environment = Environment(user_classes=[page_user(server[0], wait_s=0)])
     environment.create_local_runner()
     recording = attach(environment)
     environment.runner.start(2, spawn_rate=2)  # type: ignore[union-attr]
@@ -352,6 +360,28 @@ def test_what_is_on_its_way_to_the_record_is_not_taken_for_another_clients(serve
     assert balance["launched"] + balance["waiting"] == balance["http_sent"]
     environment.runner.quit()  # type: ignore[union-attr]
     recording.detach()
+
+
+def test_a_client_that_reports_to_nobody_is_in_no_balance(server: tuple[int, list[float]]) -> None:
+    """As those are that make and remove a scenario's accounts."""
+    port, arrivals = server
+    hook_user_start()
+    environment = Environment(user_classes=[page_user(port, wait_s=60)], stop_timeout=5)
+    environment.create_local_runner()
+    recording = attach(environment)
+
+    def prepare(**_: Any) -> None:
+        with HttpSession(f"http://127.0.0.1:{port}", EventHook(), None) as client:
+            client.get("/page")
+
+    environment.events.test_start.add_listener(prepare)
+    run(environment, 1, 0.5)
+    recording.flush()
+    assert len(arrivals) == 2
+    said = balance_sentence(recording.balance())
+    assert said == "1 requests launched = 1 finished + 0 failed + 0 cut + 0 lost."
+    recording.detach()
+    environment.runner.quit()  # type: ignore[union-attr]
 
 
 @pytest.mark.parametrize("base", [FastHttpUser, HttpUser])
@@ -399,15 +429,7 @@ def test_a_request_that_the_recorder_misses_leaves_the_balance_open(server: tupl
     port, _ = server
     hook_user_start()
 
-    class Getter(FastHttpUser):
-        host = f"http://127.0.0.1:{port}"
-        wait_time = constant(60)
-
-        @task
-        def get(self) -> None:
-            self.client.get("/page")
-
-    environment = Environment(user_classes=[Getter])
+    environment = Environment(user_classes=[page_user(port, wait_s=60)])
     environment.create_local_runner()
     recording = attach(environment)
     assert recording.recorder is not None

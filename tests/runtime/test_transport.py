@@ -14,8 +14,9 @@ from hypothesis import strategies as st
 from locust_realism.recording.store import LiveRecord
 from locust_realism.runtime import transport
 from locust_realism.runtime.clock import Clock
+from locust_realism.runtime.receiver import PATIENCE_REPORTS, BlockReceiver
 from locust_realism.runtime.recorder import Recorder
-from locust_realism.runtime.transport import KEY, BlockReceiver, BlockSender
+from locust_realism.runtime.transport import KEY, BlockSender
 
 
 class Line:
@@ -108,7 +109,7 @@ def test_what_can_no_longer_be_sent_again_is_counted_as_lost(line: Line, monkeyp
     line.report()
     line.fire(2)
     line.deliver(line.report())
-    for _ in range(transport.PATIENCE_REPORTS + 1):
+    for _ in range(PATIENCE_REPORTS + 1):
         line.deliver(line.report())
     assert line.record.counts().lost == 3
     assert line.rows() == [3, 4]
