@@ -117,10 +117,17 @@ def at_ranks(ordered: Ascending, ranks: Sequence[Fraction]) -> Floats:
     found = []
     for rank in ranks:
         low, high = _neighbours(rank, len(ordered))
-        part = float(rank - (low + 1))
-        lower = float(ordered[low])
-        found.append(lower + part * (float(ordered[high]) - lower) if part else lower)
+        found.append(_between(float(ordered[low]), float(ordered[high]), rank - (low + 1)))
     return np.array(found)
+
+
+def _between(lower: float, upper: float, part: Fraction) -> float:
+    # exact, rounded once: floats would lose digits where two large values meet near zero
+    if not part or lower == upper:
+        return lower
+    if not math.isfinite(upper - lower):
+        return lower + float(part) * (upper - lower)
+    return float(Fraction(lower) + part * (Fraction(upper) - Fraction(lower)))
 
 
 def sorted_percentiles(

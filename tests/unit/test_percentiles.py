@@ -44,7 +44,7 @@ def plain(values, quantile, rule):
 )
 @settings(deadline=None)
 def test_every_rule_gives_what_a_plain_sort_and_exact_arithmetic_give(values, quantile, rule):
-    assert percentiles(values, [quantile], rule)[0] == pytest.approx(plain(values, quantile, rule), rel=1e-15)
+    assert percentiles(values, [quantile], rule)[0] == plain(values, quantile, rule)
 
 
 @given(SAMPLES, st.lists(st.integers(0, 3), min_size=300, max_size=300))
