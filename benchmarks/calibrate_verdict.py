@@ -1,8 +1,9 @@
-"""Calibrate the verdict: how often it is wrong on simulated runs, and which cause it names first on each distortion.
+"""Calibration of the verdict: its errors on simulated runs, and the cause that it names first for each distortion.
 
     python benchmarks/calibrate_verdict.py [--runs 200] [--launches 10000]
 
-Prints the table of docs/verdict.md in Markdown. Every run has a seed of its own: the table is the same each time.
+Prints the table of docs/verdict.md in Markdown; the docstrings of the simulated runs are its first column. Every run
+has a seed of its own, so that the table is the same each time.
 """
 
 from __future__ import annotations
@@ -13,13 +14,13 @@ import sys
 from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass, replace
-from typing import Any
 
 import numpy as np
 
-from locust_realism.analysis.evidence import Facts
+from locust_realism.analysis.document import Verdict
 from locust_realism.analysis.settings import AnalysisSettings, WorkloadModel
 from locust_realism.analysis.summary import summarize
+from locust_realism.analysis.verdict.evidence import Facts
 from locust_realism.recording.launches import LaunchLog
 
 EPOCH_US = 1_700_000_000_000_000
@@ -28,13 +29,13 @@ Run = tuple[LaunchLog, Facts]
 
 
 def response(rng: np.random.Generator, n: int, mean_s: float = 0.01) -> np.ndarray:
-    """Lognormal response times with a CoV of 1, in seconds."""
+    """Draw lognormal response times with a CoV of 1, in seconds."""
     sigma2 = np.log(2)
     return rng.lognormal(np.log(mean_s) - sigma2 / 2, np.sqrt(sigma2), n)
 
 
-def log_of(launch_s: np.ndarray, response_s: np.ndarray, **columns: Any) -> LaunchLog:
-    """A log of launches in seconds since the start."""
+def log_of(launch_s: np.ndarray, response_s: np.ndarray, **columns: object) -> LaunchLog:
+    """Return the log of launches in seconds since the start."""
     launches = EPOCH_US + np.rint(launch_s * 1e6).astype(np.int64)
     return LaunchLog.build(launches, np.rint(response_s * 1e6).astype(np.int64), names="page", **columns)
 
@@ -49,7 +50,7 @@ def poisson(rng: np.random.Generator, n: int, rate: float = 100.0) -> Run:
 
 
 def pool(rng: np.random.Generator, n: int, users: int, think: Draw, together: bool = False) -> LaunchLog:
-    """A fixed pool of users with a server that never queues; a warm-up is left out unless they start together."""
+    """Simulate a fixed pool of users and a server without queues, after the warm-up unless all users start together."""
     # Enough tasks for each user that none runs out before the last of the n launches.
     each = n // users + 20 + 8 * round(np.sqrt(n / users))
     gaps = think(rng, users * each).reshape(users, each) + response(rng, users * each).reshape(users, each)
@@ -60,12 +61,12 @@ def pool(rng: np.random.Generator, n: int, users: int, think: Draw, together: bo
         keep = launches > 10 * gaps.mean()
         launches, slot = launches[keep], slot[keep]
     order = np.argsort(launches)[:n]
-    # The response times above are the ones between the launches; the log keeps a fresh draw of the same law.
+    # The response times above lie between the launches; the log has a fresh draw of the same law.
     return log_of(launches[order], response(rng, len(order)), slot=slot[order], users=users)
 
 
 def closed(think_s: float, cov: float | None, users: int) -> WorkloadModel:
-    """The model of a fixed pool."""
+    """Return the model of a fixed pool."""
     return WorkloadModel(kind="closed", users=users, think_time_s=think_s, think_time_cov=cov)
 
 
@@ -83,7 +84,7 @@ def uniform_pool(rng: np.random.Generator, n: int) -> Run:
 
 def planned_sine(rng: np.random.Generator, n: int) -> Run:
     """Poisson launches whose rate follows a planned sine of relative amplitude 0.8."""
-    from locust_realism.workload.rates import SineRate
+    from locust_realism.workload.rates.shapes import SineRate
 
     profile = SineRate(20.0, 180.0, period=n / 400)
     u = np.cumsum(rng.exponential(1.0, n))
@@ -110,8 +111,8 @@ def population(rng: np.random.Generator, n: int, session_s: float = 30.0) -> Run
 
 
 def population_day(rng: np.random.Generator, n: int, session_s: float = 5.0) -> Run:
-    """The same through four days, with short stays: arrivals follow a planned sine of relative amplitude 0.8."""
-    from locust_realism.workload.rates import SineRate
+    """A population with short stays through four days: arrivals follow a planned sine of relative amplitude 0.8."""
+    from locust_realism.workload.rates.shapes import SineRate
 
     span, before = n / 100.0, 10 * session_s
     profile = SineRate(20.0 / session_s, 180.0 / session_s, period=span / 4)
@@ -124,7 +125,7 @@ def population_day(rng: np.random.Generator, n: int, session_s: float = 5.0) -> 
 
 
 def visits(rng: np.random.Generator, arrivals: np.ndarray, span: float, session_s: float) -> Run:
-    """Users who arrive at these times, stay exponentially and think exponentially, from 0 to ``span`` s."""
+    """Simulate users who arrive at these times, with exponential stays and think times, from 0 to ``span`` s."""
     ends = arrivals + rng.exponential(session_s, len(arrivals))
     free: list[int] = []
     busy: list[tuple[float, int]] = []
@@ -231,7 +232,7 @@ def even_launches(rng: np.random.Generator, n: int) -> Run:
 
 @dataclass(frozen=True)
 class Case:
-    """A kind of run and what the verdict should make of it: a cause, or nothing."""
+    """Kind of run, and the cause that the verdict must name first; None for a sound run."""
 
     simulate: Callable[[np.random.Generator, int], Run]
     cause: str | None
@@ -257,8 +258,8 @@ CASES = (
 )
 
 
-def verdicts(case: Case, runs: int, launches: int) -> list[dict[str, Any]]:
-    """The verdicts on ``runs`` simulated runs."""
+def verdicts(case: Case, runs: int, launches: int) -> list[Verdict]:
+    """Return the verdicts on ``runs`` simulated runs."""
     settings = AnalysisSettings(charts=False)
     found = []
     for seed in range(runs):
@@ -267,8 +268,8 @@ def verdicts(case: Case, runs: int, launches: int) -> list[dict[str, Any]]:
     return found
 
 
-def table_row(case: Case, found: list[dict[str, Any]]) -> str:
-    """One line of the table in Markdown."""
+def table_row(case: Case, found: list[Verdict]) -> str:
+    """Return a line of the table in Markdown."""
     overall = Counter(verdict["overall"] for verdict in found)
     first = Counter(verdict["causes"][0]["name"] if verdict["causes"] else "none" for verdict in found)
     right = sum((verdict["causes"][0]["name"] if verdict["causes"] else None) == case.cause for verdict in found)
@@ -281,7 +282,7 @@ def table_row(case: Case, found: list[dict[str, Any]]) -> str:
 
 
 def main() -> int:
-    """Print the table; status 1 where the calibration does not hold."""
+    """Print the table; return 1 if a bound of the calibration is broken, else 0."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--runs", type=int, default=200, help="simulated runs of each kind (200)")
     parser.add_argument("--launches", type=int, default=10_000, help="launches of each run (10000)")

@@ -23,11 +23,11 @@ from locust import User
 from locust.env import Environment
 from soak import fed
 
-from locust_realism.analysis.evidence import Facts
+from locust_realism.analysis.verdict.evidence import Facts
+from locust_realism.runtime.capture.files import FilePlan
+from locust_realism.runtime.capture.run import attach
+from locust_realism.runtime.figures.provider import RunProvider
 from locust_realism.runtime.plugin import analysis_settings
-from locust_realism.runtime.provider import RunProvider
-from locust_realism.runtime.recording import attach
-from locust_realism.runtime.run_files import FilePlan
 from locust_realism.web.views import register
 
 AIM_S = 0.2
@@ -81,9 +81,7 @@ def main() -> int:
             facts=Facts,
             population=dict,
             generator=dict,
-            sessions=list,
             report=lambda _: "",
-            version="",
         )
         web_ui = environment.create_web_ui("127.0.0.1", 0, delayed_start=True)
         register(web_ui, provider)

@@ -23,7 +23,7 @@ from typing import Any
 
 import numpy as np
 
-from locust_realism.analysis.percentiles import QUANTILES, order_by_group, percentiles
+from locust_realism.analysis.percentiles import QUANTILES, order_by_group, percentiles, sorted_percentiles
 
 AIM_OF_SORT = 2.0
 AIM_BYTES = 8.0
@@ -194,12 +194,18 @@ def longest_stall(work: Callable[[], object], worker: Callable[..., Any] = threa
 
 
 def live(rows: int) -> bool:
-    """What the live view asks: percentiles of all rows, and of every name, in a thread beside the event loop."""
+    """Compute the percentiles of a live view, of all rows and by name, in a thread beside the event loop."""
     values = response_times(rows).astype(np.int64)
     names = np.random.default_rng(2).integers(0, 8, rows).astype(np.int32)
+
+    def by_name() -> None:
+        grouped = order_by_group(values, names, 8)
+        for group in range(8):
+            sorted_percentiles(grouped.group(group))
+
     views: tuple[tuple[str, Callable[[], object]], ...] = (
         ("all rows", lambda: percentiles(values)),
-        ("by 8 names", lambda: order_by_group(values, names, 8).percentiles()),
+        ("by 8 names", by_name),
     )
     met = True
     for name, work in views:

@@ -1,4 +1,4 @@
-"""What recording costs: the listener, the throughput of a saturated run, and the event loop's longest gap.
+"""Cost of recording: the listener, the throughput of a saturated run, and the event loop's longest gap.
 
     python benchmarks/recorder.py [--seconds 3] [--pairs 5]
 
@@ -29,10 +29,11 @@ from locust import FastHttpUser, TaskSet, User, constant, events, task
 from locust.contrib.fasthttp import FastHttpSession
 from locust.env import Environment
 
-from locust_realism.runtime.in_flight import hook_clients
-from locust_realism.runtime.recording import Recording, attach
-from locust_realism.runtime.run_files import FilePlan
-from locust_realism.runtime.sessions import hook_user_start
+from locust_realism.runtime.capture.files import FilePlan
+from locust_realism.runtime.capture.run import Recording, attach
+from locust_realism.runtime.capture.side_logs import counters
+from locust_realism.runtime.locust_compat import count_requests
+from locust_realism.runtime.users.session import hook_user_start
 
 HOOKED: list[tuple[Any, str]] = [
     (TaskSet, "execute_next_task"),
@@ -40,7 +41,7 @@ HOOKED: list[tuple[Any, str]] = [
     (TaskSet, "_sleep"),
     (FastHttpSession, "request"),
 ]
-"""Methods of Locust on the path of a request that we change."""
+"""Methods of Locust on the path of a request that are replaced."""
 LOCUSTS_OWN = [getattr(*place) for place in HOOKED]
 
 SERVER = """
@@ -61,7 +62,7 @@ asyncio.run(main())
 
 @contextmanager
 def server() -> Iterator[int]:
-    """A web server in a process of its own that answers faster than Locust asks."""
+    """Start a web server in its own process that answers faster than Locust requests."""
     with subprocess.Popen([sys.executable, "-c", SERVER], stdout=subprocess.PIPE, text=True) as process:
         assert process.stdout is not None
         try:
@@ -71,7 +72,7 @@ def server() -> Iterator[int]:
 
 
 def environment_of(user: type[User]) -> Environment:
-    """An Environment with a local runner and one class of users."""
+    """Return an Environment with a local runner and one class of users."""
     environment = Environment(user_classes=[user])
     environment.create_local_runner()
     return environment
@@ -79,7 +80,7 @@ def environment_of(user: type[User]) -> Environment:
 
 @contextmanager
 def recorded(environment: Environment, directory: Path) -> Iterator[Recording]:
-    """Recording as it is in a real run, files and all."""
+    """Record as in a real run, with files."""
     recording = attach(environment, files=FilePlan(directory))
     environment.events.test_start.fire(environment=environment)
     try:
@@ -89,7 +90,7 @@ def recorded(environment: Environment, directory: Path) -> Iterator[Recording]:
 
 
 def listener_cost(pairs: int, events: int = 50_000) -> tuple[float, float]:
-    """Microseconds of Locust's own request event, and how many ours adds, in the greenlet of a user.
+    """Return the microseconds of Locust's own request event and those that ours adds, in the greenlet of a user.
 
     The least of all measurements: whatever else runs on the machine only makes them longer.
     """
@@ -132,7 +133,7 @@ def listener_cost(pairs: int, events: int = 50_000) -> tuple[float, float]:
 
 
 def in_greenlet_of(user: User, function: Callable[[], float]) -> float:
-    """The function's value, computed where the user's own requests would be made."""
+    """Return the function's value, computed in a user's greenlet."""
     inside: Any = gevent.Greenlet(function)
     inside.spawn_tree_locals = user.greenlet.spawn_tree_locals  # type: ignore[attr-defined]
     inside.start()
@@ -141,13 +142,13 @@ def in_greenlet_of(user: User, function: Callable[[], float]) -> float:
 
 
 def use(methods: list[Any]) -> None:
-    """Let Locust run with these methods at the places of HOOKED."""
+    """Run Locust with these methods in place of HOOKED."""
     for (owner, name), method in zip(HOOKED, methods, strict=True):
         setattr(owner, name, method)
 
 
 def throughput(pairs: int, seconds: float, directory: Path) -> tuple[list[float], list[float], float]:
-    """Requests per second of CPU over those of Locust alone: with all of us and with the changed methods only.
+    """Return requests per second of CPU over those of Locust alone: with recording, and with replaced methods only.
 
     One value a pair each, and the median of Locust alone.
     """
@@ -192,7 +193,7 @@ def throughput(pairs: int, seconds: float, directory: Path) -> tuple[list[float]
 
 
 def longest_gaps(pairs: int, seconds: float, directory: Path, per_second: int = 5000) -> tuple[float, float]:
-    """Longest gap of the event loop in ms at so many request events a second, without and with recording: medians."""
+    """Return the medians of the loop's longest gap in ms at so many events a second, without and with recording."""
     environment = environment_of(User)
     fire: Any = environment.events.request.fire
 
@@ -239,7 +240,8 @@ def main() -> int:
     parser.add_argument("--pairs", type=int, default=5, help="pairs of measurements (default 5)")
     options = parser.parse_args()
     hook_user_start()
-    hook_clients(events.request)
+    counters.event = events.request
+    count_requests(counters)
     own, added = listener_cost(options.pairs)
     with TemporaryDirectory() as directory:
         ratios, methods, plain = throughput(options.pairs, options.seconds, Path(directory))

@@ -1,4 +1,4 @@
-"""What a recorded row costs on the wire, in the master and to read back.
+"""Cost of a recorded row on the wire, in the master and when it is read back.
 
     python benchmarks/recording.py
 
@@ -27,18 +27,19 @@ gevent.monkey.patch_all()
 import numpy as np  # noqa: E402
 import pyarrow as pa  # noqa: E402
 
+from locust_realism.recording.columns import pack, to_table, unpack  # noqa: E402
 from locust_realism.recording.formats import read_launches, write_launches  # noqa: E402
 from locust_realism.recording.launches import Label, LaunchLog, Outcome  # noqa: E402
-from locust_realism.recording.packing import pack, to_table, unpack  # noqa: E402
 from locust_realism.recording.store import LiveRecord  # noqa: E402
-from locust_realism.runtime.receiver import BlockReceiver  # noqa: E402
-from locust_realism.runtime.transport import KEY  # noqa: E402
+from locust_realism.runtime.capture.transport import BlockReceiver  # noqa: E402
+from locust_realism.runtime.coordination.clock import Clock  # noqa: E402
+from locust_realism.runtime.wire import BlockData, RowsData  # noqa: E402
 
 ARTICLE_ROWS = 3_421_980
 
 
 def rows_of(n: int, first_us: int = 1_764_000_000_000_000, seed: int = 1) -> LaunchLog:
-    """A worker's rows: 1,000 users, 1,000 launches/s, log-normal response times, planned launches, 20 names."""
+    """Return a worker's rows: 1,000 users, 1,000 launches/s, log-normal response times, planned launches, 20 names."""
     rng = np.random.default_rng(seed)
     launch = first_us + np.cumsum(rng.exponential(1000, n)).astype(np.int64)
     response = rng.lognormal(10, 1, n).astype(np.int64)
@@ -47,7 +48,7 @@ def rows_of(n: int, first_us: int = 1_764_000_000_000_000, seed: int = 1) -> Lau
         "launch_us": launch[order],
         "planned_us": launch[order] - rng.exponential(600, n).astype(np.int64),
         "response_us": response[order],
-        "first_byte_us": response[order] - rng.integers(0, 500, n),
+        "first_byte_us": np.maximum(response[order] - rng.integers(0, 500, n), 0),
         "size_bytes": rng.choice([512, 10_240, 100_000], n),
         "label": rng.integers(0, 20, n).astype(np.int32),
         "outcome": (rng.random(n) < 0.01).astype(np.int32),
@@ -61,7 +62,7 @@ def rows_of(n: int, first_us: int = 1_764_000_000_000_000, seed: int = 1) -> Lau
 
 
 def best_of(times: int, function: Callable[[], Any]) -> float:
-    """Least seconds of several calls."""
+    """Return the least seconds of several calls."""
     found = []
     for _ in range(times):
         start = time.perf_counter()
@@ -71,7 +72,7 @@ def best_of(times: int, function: Callable[[], Any]) -> float:
 
 
 def ipc_zstd(log: LaunchLog) -> int:
-    """Size of the block as an Arrow IPC stream with zstd."""
+    """Return the size of the block as an Arrow IPC stream with zstd."""
     sink, table = pa.BufferOutputStream(), to_table(log)
     options = pa.ipc.IpcWriteOptions(compression="zstd")
     with pa.ipc.new_stream(sink, table.schema, options=options) as writer:
@@ -80,7 +81,7 @@ def ipc_zstd(log: LaunchLog) -> int:
 
 
 def sizes() -> None:
-    """Bytes a row."""
+    """Print the bytes a row."""
     print(f"{'rows a block':>14}{'packed B/row':>14}{'Arrow+zstd':>12}{'pack ms':>10}{'unpack ms':>11}")
     for n in (300, 3000, 65_536):
         log = rows_of(n)
@@ -90,7 +91,7 @@ def sizes() -> None:
 
 
 def longest_stall(function: Callable[[], Any]) -> tuple[float, float]:
-    """Seconds that a function takes, and the longest gap of the event loop meanwhile in ms."""
+    """Return the seconds that a function takes, and the longest gap of the event loop meanwhile in ms."""
     longest = 0.0
 
     def watch() -> None:
@@ -110,12 +111,13 @@ def longest_stall(function: Callable[[], Any]) -> tuple[float, float]:
 
 
 def ingest(workers: int = 50, reports: int = 10, rows: int = 12_000, runs: int = 5) -> None:
-    """Rows a second at the master, and the longest stall meanwhile: medians of several runs, idle ones in between."""
+    """Print rows a second at the master and the longest stall: medians of several runs, idle ones in between."""
     blocks = [pack(rows_of(rows, seed=seed)) for seed in range(8)]
     found, idle = [], []
     for _ in range(runs):
         record = LiveRecord(lock=gevent.monkey.get_original("threading", "Lock")())
-        receiver = BlockReceiver(record, worker_index=lambda client: int(client), ask_again=lambda *_: None)
+        of_rows = Clock(wall=lambda: 1.764e9)  # the time of the rows
+        receiver = BlockReceiver(record, worker_index=int, request_again=lambda *_: None, refuse=print, clock=of_rows)
         found.append(longest_stall(partial(feed, receiver, blocks, workers, reports, rows)))
         assert record.counts().rows == workers * reports * rows
         receiver.close()
@@ -126,27 +128,41 @@ def ingest(workers: int = 50, reports: int = 10, rows: int = 12_000, runs: int =
     print(f"longest stall {stall:.1f} ms (aim 20; of an idle loop {statistics.median(idle):.1f})")
 
 
+def report_of(block: BlockData) -> RowsData:
+    """Return a worker's report with one block, the last of so many equal ones."""
+    done = (block["number"] + 1) * block["rows"]
+    return {
+        "run": 1,
+        "blocks": [block],
+        "next": block["number"] + 1,
+        "rows": done,
+        "errors": 0,
+        "recorded": done,
+        "dropped": 0,
+        "last_error": "",
+        "bad_start_times": 0,
+        "clock_steps": [],
+    }
+
+
 def feed(receiver: BlockReceiver, blocks: list[bytes], workers: int, reports: int, rows: int) -> None:
-    """Reports of all workers, one after the other, as fast as they are taken."""
+    """Feed reports of all workers, one after the other, as fast as the receiver takes them."""
     for report in range(reports):
         for worker in range(workers):
-            block = {
+            block: BlockData = {
                 "number": report,
                 "first": report * rows,
                 "rows": rows,
                 "before_reset": False,
                 "data": blocks[(report + worker) % len(blocks)],
             }
-            part = {"run": 1, "blocks": [block], "next": report + 1, "rows": (report + 1) * rows, "errors": 0}
-            part |= {"recorded": (report + 1) * rows, "dropped": 0, "last_error": "", "bad_start_times": 0}
-            part["clock_steps"] = []
-            receiver.receive(str(worker), {KEY: part})
+            receiver.receive(str(worker), report_of(block))
         gevent.sleep(0)
     receiver.finish()
 
 
 def jtl(directory: Path) -> None:
-    """Reading a JTL file of the article's size."""
+    """Print the time to read a JTL file of the article's size."""
     import pandas as pd
 
     path = directory / "run.jtl"

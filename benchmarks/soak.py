@@ -17,7 +17,6 @@ import time
 from dataclasses import replace
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import Any
 
 import gevent
 import gevent.monkey
@@ -29,28 +28,28 @@ import psutil  # noqa: E402
 from locust import User  # noqa: E402
 from locust.env import Environment  # noqa: E402
 
-from locust_realism.analysis.evidence import Facts  # noqa: E402
+from locust_realism.analysis.document import PERCENTILES_5  # noqa: E402
 from locust_realism.analysis.percentiles import QUANTILES, percentiles  # noqa: E402
-from locust_realism.analysis.responses import PERCENTILE_KEYS  # noqa: E402
+from locust_realism.analysis.verdict.evidence import Facts  # noqa: E402
+from locust_realism.recording.columns import pack  # noqa: E402
 from locust_realism.recording.launches import LaunchLog  # noqa: E402
-from locust_realism.recording.packing import pack  # noqa: E402
-from locust_realism.runtime.clock import Clock  # noqa: E402
-from locust_realism.runtime.memory import give_memory_back  # noqa: E402
+from locust_realism.runtime.capture.files import FilePlan, RunFiles  # noqa: E402
+from locust_realism.runtime.capture.recorder import Recorder  # noqa: E402
+from locust_realism.runtime.capture.run import Recording, attach  # noqa: E402
+from locust_realism.runtime.capture.transport import BlockReceiver, BlockSender  # noqa: E402
+from locust_realism.runtime.coordination.clock import Clock  # noqa: E402
+from locust_realism.runtime.figures.provider import RunProvider  # noqa: E402
+from locust_realism.runtime.memory import configure_allocators  # noqa: E402
 from locust_realism.runtime.plugin import analysis_settings  # noqa: E402
-from locust_realism.runtime.provider import RunProvider  # noqa: E402
-from locust_realism.runtime.receiver import BlockReceiver  # noqa: E402
-from locust_realism.runtime.recorder import Recorder  # noqa: E402
-from locust_realism.runtime.recording import Recording, attach  # noqa: E402
-from locust_realism.runtime.run_files import FilePlan, RunFiles  # noqa: E402
-from locust_realism.runtime.transport import KEY, BlockSender  # noqa: E402
+from locust_realism.runtime.wire import BlockData  # noqa: E402
 
 sys.path.insert(0, str(Path(__file__).parent))
-from recording import rows_of  # noqa: E402
+from recording import report_of, rows_of  # noqa: E402
 
 BLOCK = 50_000
 LOGS = 4
 LOOK_ROWS = 2_000_000
-"""Rows after which somebody looks at the page."""
+"""Rows between two views of the page."""
 
 MASTER_MB, WORKER_MB = 300, 60
 
@@ -64,26 +63,26 @@ print(open("/proc/self/status").read())
 
 
 def megabytes(size: float) -> float:
-    """Bytes as MB."""
+    """Return bytes as MB."""
     return size / 2**20
 
 
 def field(name: str, status: str | None = None) -> int:
-    """A size in /proc/self/status in bytes: VmHWM is the most that it ever was, RssAnon what is not of files."""
-    # not ru_maxrss, which a process takes over from the one that started it
+    """Return a size of /proc/self/status in bytes: VmHWM is the peak, RssAnon the part that no file backs."""
+    # not ru_maxrss, which a process inherits from its parent
     status = Path("/proc/self/status").read_text(encoding="ascii") if status is None else status
     return next(int(line.split()[1]) for line in status.splitlines() if line.startswith(name)) * 1024
 
 
 def locust_alone() -> tuple[int, int]:
-    """Memory of a Locust that does nothing in bytes: all of it, and without what it maps of files (libraries)."""
+    """Return the memory of an idle Locust in bytes: all of it, and without mapped files (libraries)."""
     command = [sys.executable, "-c", LOCUST_ALONE]
     status = subprocess.run(command, capture_output=True, text=True, check=True).stdout
     return field("VmRSS", status), field("RssAnon", status)
 
 
 def fed(rows: int, recording: Recording, provider: RunProvider) -> list[LaunchLog]:
-    """Feed a recording; returns the logs of which it got equally many copies, each later than the one before."""
+    """Feed equally many copies of some logs, each later than the one before; return the logs."""
     logs = [rows_of(BLOCK, seed=seed) for seed in range(LOGS)]
     span = max(int(log.launch_us.max() - log.launch_us.min()) for log in logs) + 1000
     record, files = recording.record, recording.files
@@ -102,7 +101,7 @@ def fed(rows: int, recording: Recording, provider: RunProvider) -> list[LaunchLo
 
 
 def soak(rows: int, directory: Path) -> bool:
-    """A long run at full speed; whether memory stayed in bounds and the figures are exact."""
+    """Feed a long run at full speed; return True if memory stayed in bounds and the figures are exact."""
     rows = max(rows // (LOGS * BLOCK), 1) * LOGS * BLOCK
     base, _ = locust_alone()
     environment = Environment(user_classes=[User])
@@ -115,9 +114,7 @@ def soak(rows: int, directory: Path) -> bool:
         facts=Facts,
         population=dict,
         generator=dict,
-        sessions=list,
         report=lambda _: "",
-        version="",
     )
     environment.events.test_start.fire(environment=environment)
     start = time.perf_counter()
@@ -129,20 +126,20 @@ def soak(rows: int, directory: Path) -> bool:
     close_s = time.perf_counter() - start
     # equally many copies of each value leave every nearest rank on the same value
     expected = percentiles(np.concatenate([log.response_us for log in logs]), QUANTILES) / 1e3
-    exact = found["n"] == rows and [found[f"{key}_ms"] for key in PERCENTILE_KEYS] == expected.tolist()
+    exact = found["n"] == rows and [found[key] for key in PERCENTILES_5] == expected.tolist()
     disk = sum(path.stat().st_size for path in directory.rglob("*.parquet"))
     used = megabytes(field("VmHWM") - base)
     print(f"soak: {rows:,} rows in {fed_s:.0f} s, {used:.0f} MB on top of Locust's {megabytes(base):.0f} ", end="")
     print(f"(aim {MASTER_MB}), {disk / rows:.2f} B/row on disk; merged into one file in {close_s:.0f} s")
     judged = "exact" if exact else "WRONG"
-    print(f"figures of the whole run in {figures_s:.1f} s, {judged}: n, {', '.join(PERCENTILE_KEYS)}")
+    print(f"figures of the whole run in {figures_s:.1f} s, {judged}: n, {', '.join(PERCENTILES_5)}")
     return used <= MASTER_MB and exact
 
 
 def worker(rows: int, directory: Path) -> bool:
-    """A worker that records ``rows`` requests and reports as it would at 4,000/s; whether memory stayed in bounds."""
+    """Record ``rows`` requests and report as at 4,000/s; return True if a worker's memory stayed in bounds."""
     base, base_own = locust_alone()
-    give_memory_back()
+    configure_allocators()
     recorder = Recorder(Clock())
     files = RunFiles(FilePlan(directory), "worker", dict)
     files.start_run()
@@ -153,7 +150,7 @@ def worker(rows: int, directory: Path) -> bool:
         if k % 4000 == 3999:
             sender.pack_early()
         if k % 12_000 == 11_999:
-            sender.add_to_report({})
+            sender.part()
             gevent.get_hub().threadpool.apply(files.flush)
             own = max(own, field("RssAnon"))
     files.close()
@@ -166,20 +163,35 @@ def worker(rows: int, directory: Path) -> bool:
 
 
 def paced(minutes: float, directory: Path, workers: int = 50, per_second: int = 4000) -> bool:
-    """Fifty workers report every three seconds; whether memory stops to grow after the first fifth of the time."""
+    """Report for fifty workers every 3 s; return True if memory stops growing after the first fifth of the time."""
     environment = Environment(user_classes=[User])
     environment.create_local_runner()
     recording = attach(environment, files=FilePlan(directory))
     environment.events.test_start.fire(environment=environment)
     assert recording.record is not None
     assert recording.files is not None
-    receiver = BlockReceiver(recording.record, worker_index=int, ask_again=lambda *_: None, on_rows=recording.files.add)
+    receiver = BlockReceiver(
+        recording.record,
+        worker_index=int,
+        request_again=lambda *_: None,
+        refuse=print,
+        on_rows=recording.files.add,
+        clock=Clock(wall=lambda: 1.764e9),  # the time of the rows
+    )
     rows, process = 3 * per_second, psutil.Process()
     blocks = [pack(rows_of(rows, seed=seed)) for seed in range(8)]
     start, held, report = time.perf_counter(), [], 0
     while time.perf_counter() - start < 60 * minutes:
         for index in range(workers):
-            receiver.receive(str(index), {KEY: _report_of(report, rows, blocks[(report + index) % 8])})
+            data = blocks[(report + index) % 8]
+            block: BlockData = {
+                "number": report,
+                "first": report * rows,
+                "rows": rows,
+                "before_reset": False,
+                "data": data,
+            }
+            receiver.receive(str(index), report_of(block))
             gevent.sleep(max(start + 3 * (report + index / workers) - time.perf_counter(), 0.0))
         report += 1
         held.append(megabytes(process.memory_info().rss))
@@ -193,13 +205,6 @@ def paced(minutes: float, directory: Path, workers: int = 50, per_second: int = 
     growth = float(np.mean(settled[-len(settled) // 4 :]) - np.mean(settled[: max(len(settled) // 4, 1)]))
     print(f"{workers} workers at {per_second:,} rows/s for {minutes:g} min: memory grew by {growth:+.0f} MB (aim 20)")
     return growth <= 20
-
-
-def _report_of(number: int, rows: int, data: bytes) -> dict[str, Any]:
-    block = {"number": number, "first": number * rows, "rows": rows, "before_reset": False, "data": data}
-    done = (number + 1) * rows
-    said = {"run": 1, "blocks": [block], "next": number + 1, "rows": done, "errors": 0, "recorded": done, "dropped": 0}
-    return {**said, "last_error": "", "bad_start_times": 0, "clock_steps": []}
 
 
 def main() -> int:

@@ -16,9 +16,9 @@ from itertools import islice
 
 import numpy as np
 
-from locust_realism.workload.arrivals import ArrivalStream, arrival_times
 from locust_realism.workload.distributions import Distribution, exponential, gamma, lognormal, truncated_exponential
-from locust_realism.workload.rates import SineRate
+from locust_realism.workload.rates.shapes import SineRate
+from locust_realism.workload.users.arrivals import ArrivalStream, arrival_times
 
 DRAWS = 200_000
 REPETITIONS = 7
@@ -33,7 +33,7 @@ def seconds(work: Callable[[], object]) -> float:
 
 
 def waits_of(distribution: Distribution) -> Callable[[], object]:
-    """What Locust does for each wait: ``user.wait_time()``."""
+    """Call ``user.wait_time()`` as Locust does for each wait."""
     user = type("Visitor", (), {"wait_time": distribution})()
 
     def work() -> None:

@@ -3,10 +3,10 @@
     locust -f scenarios/api_gateway.py -u 25 -r 25 --think-time 0.005     # on a gateway that starts with Locust
     locust -f scenarios/api_gateway.py --host https://gateway.example:8243 --api-path /pizzashack/1.0.0/menu
 
-After "Performance Testing With a Think Time" (DZone, on WSO2 API Manager): each user is an application that gets a
+After "Performance Testing With a Think Time" (DZone, on WSO2 API Manager). Each user is an application that requests a
 token by its client credentials (OAuth 2, RFC 6749 section 4.4), calls an API with it, thinks for 5, 25 or 50 ms on
-average, and gets another token before the one that it has ends. Give the credentials as LOCUST_API_CLIENT_ID and
-LOCUST_API_CLIENT_SECRET, because others on this machine see a command line.
+average, and renews the token before it expires. Set the credentials in LOCUST_API_CLIENT_ID and
+LOCUST_API_CLIENT_SECRET: other users of this machine can read a command line.
 """
 
 from __future__ import annotations
@@ -15,19 +15,15 @@ import base64
 import random
 import time
 from pathlib import Path
-from typing import Any
 
 from locust import FastHttpUser, events, task
+from locust.env import Environment
 
 from locust_realism import install
-from locust_realism.runtime.embedded import embedded_target
-from locust_realism.runtime.options import Option
-from locust_realism.runtime.preflight import preflight, reachable
-from locust_realism.runtime.scenario_options import scenario_options
-from locust_realism.runtime.think_time import think_time_options
+from locust_realism.kit import Option, embedded_target, preflight, reachable, scenario_options, think_time_options
 
 REFRESHED = (0.6, 0.9)
-"""Another token is asked for after a share of the life of the one before, drawn between these: not by all at once."""
+"""Bounds of the share of a token's lifetime after which it is renewed; drawn, so that not all renew at once."""
 
 
 class Client(FastHttpUser):
@@ -55,8 +51,8 @@ class Client(FastHttpUser):
                 self.refresh_at = 0.0
 
     def get_token(self) -> None:
-        """Ask for a token; after a failure the next call asks again."""
-        asked = time.monotonic()
+        """Request a token; after a failure the next call requests one again."""
+        requested = time.monotonic()
         self.token, self.refresh_at = None, 0.0
         headers = {"Authorization": self.credentials}
         form = {"grant_type": "client_credentials"}
@@ -66,23 +62,24 @@ class Client(FastHttpUser):
             try:
                 granted = response.json()
                 self.token = str(granted["access_token"])
-                self.refresh_at = asked + random.uniform(*REFRESHED) * float(granted.get("expires_in", 3600))
+                self.refresh_at = requested + random.uniform(*REFRESHED) * float(granted.get("expires_in", 3600))
             except (ValueError, TypeError, KeyError) as error:
                 self.token = None
                 response.failure(f"200, but no token: {type(error).__name__}")
 
 
 OPTIONS = (
-    Option("--api-path", "/orders/v1/menu", "The API that is called, with the path that the gateway has it under."),
-    Option("--api-token-path", "/oauth2/token", "Where tokens are granted.", in_ui=False),
-    Option("--api-client-id", "trial", "The application's client id.", in_ui=False),
-    Option("--api-client-secret", "trial", "Its secret.", in_ui=False, is_secret=True),
+    Option("--api-path", "/orders/v1/menu", "Path of the API on the gateway."),
+    Option("--api-token-path", "/oauth2/token", "Path of the token endpoint.", in_ui=False),
+    Option("--api-client-id", "trial", "Client id of the application.", in_ui=False),
+    Option("--api-client-secret", "trial", "Client secret of the application.", in_ui=False, is_secret=True),
     Option("--api-insecure", False, "Accept any TLS certificate.", action="store_true", in_ui=False),
 )
 
 
 @events.test_start.add_listener
-def set_up(environment: Any, **_: Any) -> None:
+def set_up(environment: Environment, **_: object) -> None:
+    assert environment.parsed_options is not None
     Client.insecure = environment.parsed_options.api_insecure
 
 

@@ -3,10 +3,10 @@
     locust -f scenarios/gov_site.py -u 200 -r 20                          # on a server that starts with Locust
     locust -f scenarios/gov_site.py -u 200 -r 20 --host https://gov.example
 
-After J. F. Brady, "Is Your Load Generator Launching Web Requests in Bunches?" (CMG IMPACT 2019): 200 users ask for six
+After J. F. Brady, "Is Your Load Generator Launching Web Requests in Bunches?" (CMG IMPACT 2019): 200 users request six
 objects in random order, home and its image four times as often as the statistics, with a think time between. The talk
-makes seven runs with uniform think times of 12.5, 6.25, 4.2, 3.25, 2.5, 1.563 and 1 s on average (``--think-time``);
-``--think-distribution exponential`` is what its authors recommend elsewhere.
+has seven runs with uniform think times of 12.5, 6.25, 4.2, 3.25, 2.5, 1.563 and 1 s on average (``--think-time``); its
+authors recommend ``--think-distribution exponential`` elsewhere.
 """
 
 import random
@@ -14,16 +14,14 @@ import random
 from locust import FastHttpUser, task
 
 from locust_realism import install, lognormal
-from locust_realism.runtime.embedded import embedded_service
-from locust_realism.runtime.preflight import preflight, reachable
-from locust_realism.runtime.think_time import think_time_options
-from locust_realism.targets.service import Page, Service, Station, Work
+from locust_realism.kit import embedded_service, preflight, reachable, think_time_options
+from locust_realism.targets import Page, Service, Station, Work
 
 COUNTIES = 17
 
 
 class Visitor(FastHttpUser):
-    """Somebody who looks something up."""
+    """Visitor in search of information."""
 
     @task(4)
     def home(self) -> None:
@@ -54,11 +52,11 @@ def any_county() -> int:
     return random.randint(1, COUNTIES)
 
 
-# Means, CoV and sizes are those of the talk's first run (1800, 12.5 s of think time; its 20 steady minutes) in the
+# Means, CoV and sizes are those of the talk's first run (1800, 12.5 s of think time; its 20 steady minutes), from the
 # demonstration file of its authors' web-generator-toolkit. All requests of that run have a mean of 53 ms and a CoV of
-# 2.9, which is the talk's table, because one in fifteen is slow: statistics, 616 ms, hardly ever more or less. The
-# others are fast with a long tail. Eight servers give out at 154 requests a second; the talk got 159 with 1 s of think
-# time. A service time with a heavy tail of its own: --target-options="--time statistics=lognormal(0.616,cov=2.9)".
+# 2.9, as in the talk's table: one in fifteen is slow (statistics, 616 ms, nearly constant), the others are fast with a
+# long tail. Eight servers saturate at 154 requests per second; the talk had 159 with 1 s of think time.
+# A service time with a heavy tail of its own: --target-options="--time statistics=lognormal(0.616,cov=2.9)".
 JPEG = "image/jpeg"
 SITE = Service(
     stations={"web": Station(servers=8, discipline="ps")},

@@ -1,10 +1,9 @@
-"""The smallest scenario: copy it, put your own pages in, and give your site by --host."""
+"""Smallest scenario: copy it, insert your own pages, and run it with --host and your site."""
 
 from locust import HttpUser, task
 
 from locust_realism import exponential, install
-from locust_realism.runtime.embedded import embedded_service
-from locust_realism.runtime.preflight import preflight, reachable
+from locust_realism.kit import embedded_service, preflight, reachable
 
 
 class Visitor(HttpUser):
@@ -21,4 +20,4 @@ class Visitor(HttpUser):
 
 install()
 preflight(reachable)
-embedded_service()  # without --host, a server that starts with Locust answers
+embedded_service()  # without --host, a server starts with Locust

@@ -4,10 +4,10 @@
     locust -f scenarios/shop.py -u 100 -r 100 --shop-load sine --shop-compression 720    # a day in two minutes
     locust -f scenarios/shop.py --shop-load population --shop-compression 24     # in an hour; customers come and go
 
-After two posts on stress tests. "Tomcat vs JBoss Web" (2007): users who keep their cookies ask a small application for
-ten pages, compressed, with an upload. "Modulating the throughput in JMeter for better longevity stress tests" (2010):
-the load swings as that of a day does, because caches and the collector settle in under a constant one. Which page comes
-next depends on the last one (a Markov chain).
+After two posts on stress tests. "Tomcat vs JBoss Web" (2007): users who keep their cookies request ten pages of a small
+application, compressed, with an upload. "Modulating the throughput in JMeter for better longevity stress tests" (2010):
+the load follows a day, because caches and the collector adapt to a constant one. The next page depends on the last one
+(a Markov chain).
 """
 
 from __future__ import annotations
@@ -15,24 +15,29 @@ from __future__ import annotations
 import os
 import random
 from pathlib import Path
-from typing import Any
 
 from locust import HttpUser, MarkovTaskSet, events, transitions
+from locust.env import Environment
 
 from locust_realism import Population, SineRate, diurnal_sine, install, lognormal
-from locust_realism.runtime.embedded import embedded_target
-from locust_realism.runtime.options import Option, bounded
-from locust_realism.runtime.plan import connecting
-from locust_realism.runtime.preflight import preflight, reachable
-from locust_realism.runtime.scenario_options import POSITIVE, scenario_options
-from locust_realism.runtime.think_time import think_time_options
+from locust_realism.kit import (
+    NOT_NEGATIVE,
+    POSITIVE,
+    Option,
+    connecting,
+    embedded_target,
+    preflight,
+    reachable,
+    scenario_options,
+    think_time_options,
+)
 
 DAY_S = 86400.0
 PICTURE = os.urandom(60_000)
 
 
 class Visit(MarkovTaskSet):
-    """From page to page; from most somebody leaves now and then, and somebody else arrives."""
+    """Markov chain of pages; ``arrive`` is another customer in place of one who left."""
 
     @transitions({"catalogue": 5, "search": 4, "account": 1, "arrive": 2})
     def arrive(self) -> None:
@@ -81,33 +86,35 @@ class Visit(MarkovTaskSet):
 
 
 class Customer(HttpUser):
-    """Somebody in the shop."""
+    """Customer of the shop."""
 
+    population: Population
     tasks = [Visit]  # noqa: RUF012
 
 
 # fmt: off
 OPTIONS = (
-    Option("--shop-load", "pool", "pool: a number of users who think (--think-time); sine: pages are asked for at a "
-           "rate that swings through the day, by users who must be enough; population: customers arrive at such a "
-           "rate, think, and leave.", choices=("pool", "sine", "population"), in_ui=False),
-    Option("--shop-min-rate", 2.0, "Least rate of the day: pages a second (sine), or customers (population).",
-           type=bounded(float, least=0), in_ui=False),
+    Option("--shop-load", "pool", "pool: a number of users who think (--think-time); sine: pages at a rate that "
+           "follows the day, launched by enough users (-u); population: customers arrive at such a rate, think, and "
+           "leave.", choices=("pool", "sine", "population"), in_ui=False),
+    Option("--shop-min-rate", 2.0, "Least rate of the day: pages per second (sine), or customers (population).",
+           type=NOT_NEGATIVE, in_ui=False),
     Option("--shop-max-rate", 20.0, "Highest rate of the day.", type=POSITIVE, in_ui=False),
     Option("--shop-peak", None, "Time of day of the highest rate, as '14:00 Europe/Berlin' (sine only). Without it the "
            "run starts at the middle rate, rising.", in_ui=False),
-    Option("--shop-compression", 1.0, "Play the day so many times as fast, at the same rates: 720 makes it two "
-           "minutes.", type=POSITIVE, in_ui=False),
-    Option("--shop-session", 60.0, "Mean time in seconds that a customer of the population stays.", type=POSITIVE,
+    Option("--shop-compression", 1.0, "Speed of the day, at the same rates: 720 makes it two minutes.", type=POSITIVE,
+           in_ui=False),
+    Option("--shop-session", 60.0, "Mean stay in seconds of a customer of the population.", type=POSITIVE,
            in_ui=False),
 )
 # fmt: on
 
 
 @events.init.add_listener
-def choose_load(environment: Any, **_: Any) -> None:
-    """Who asks for pages, and when."""
+def choose_load(environment: Environment, **_: object) -> None:
+    """Set the population or the wait of the chosen load."""
     options = environment.parsed_options
+    assert options is not None
     low, high, fast = options.shop_min_rate, options.shop_max_rate, options.shop_compression
     with connecting(environment):
         if options.shop_load == "population":

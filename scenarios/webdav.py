@@ -3,9 +3,9 @@
     locust -f scenarios/webdav.py                                         # on a server that starts with Locust
     locust -f scenarios/webdav.py --host http://owncloud.example:8080     # with LOCUST_DAV_ADMIN_USER and …_PASSWORD
 
-Each user is made by an administrator, downloads a PDF (weight 3) and uploads a text file (weight 1), with exponential
-think times between, and is deleted when it stops. After the fourth article on Locust by A. Neumann (JankariTech, 2020:
-https://dev.to/jankaritech), whose two tasks are the default; ``--dav-weights`` adds what else people do with files.
+An administrator creates each user. The user downloads a PDF (weight 3) and uploads a text file (weight 1), with
+exponential think times between, and its account is deleted when it stops. After the fourth article on Locust by A.
+Neumann (JankariTech, 2020: https://dev.to/jankaritech), whose two tasks are the default; ``--dav-weights`` adds others.
 """
 
 from __future__ import annotations
@@ -13,35 +13,39 @@ from __future__ import annotations
 import logging
 import os
 import uuid
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
 import gevent
-from locust import HttpUser, events
+from locust import HttpUser, TaskSet, events
+from locust.clients import ResponseContextManager
+from locust.env import Environment
 from locust.exception import StopUser
 from locust.runners import WorkerRunner
-from locust.user.task import LOCUST_STATE_STOPPING
 
 from locust_realism import ConstantRate, Population, install, lognormal
-from locust_realism.runtime.embedded import embedded_target
-from locust_realism.runtime.plan import connecting
-from locust_realism.runtime.preflight import preflight
-from locust_realism.runtime.runid import RunId
-from locust_realism.runtime.sample_pdf import sample_pdf
-from locust_realism.runtime.scenario_options import scenario_options
-from locust_realism.runtime.think_time import think_time_options
+from locust_realism.kit import (
+    RunId,
+    connecting,
+    embedded_target,
+    is_stopping,
+    preflight,
+    sample_pdf,
+    scenario_options,
+    think_time_options,
+)
 
 try:
     from webdav_accounts import Account, Accounts
     from webdav_leftovers import Ledger, clean_up
     from webdav_options import OPTIONS, checked_weights, read_weights
     from webdav_preflight import check, settings_of
-    from webdav_requests import asking, hrefs, without_cookies
+    from webdav_requests import hrefs, sending, without_cookies
 except ImportError as missing:
     raise ImportError(
-        f"{missing}: webdav.py needs the files webdav_*.py beside it, which a master does not hand out. On each "
-        "worker's machine, have the folder scenarios and start the worker with -f scenarios/webdav.py, not with -f -"
+        f"{missing}: webdav.py needs the files webdav_*.py beside it, which a master does not send. Copy the folder "
+        "scenarios to each worker's machine and start the worker with -f scenarios/webdav.py, not with -f -"
     ) from missing
 
 logger = logging.getLogger(__name__)
@@ -51,9 +55,11 @@ STORED = (200, 201, 204)
 
 
 class WebdavUser(HttpUser):
-    """Somebody with an account and files."""
+    """User with an account and files."""
 
-    account: Account | None = None
+    population: Population
+    account: Account
+    has_account = False
     text_file: str | None = None
     manual: bytes | None = None
     manual_size: int | None = None
@@ -68,34 +74,34 @@ class WebdavUser(HttpUser):
         self.have_manual()
 
     def on_stop(self) -> None:
-        if self.account is not None:
+        if self.has_account:
             state.accounts.give_back(self.account)
 
     def get_account(self) -> None:
-        """Ask for an account until there is one, ever less often; each refusal is counted as a failure and told."""
+        """Request an account until there is one, with growing pauses; each refusal is a failure and is logged."""
         pause = 2.0
         while True:
-            self.account = state.accounts.reserve()
+            self.account, self.has_account = state.accounts.reserve(), True
             problem = state.accounts.make(self.account)
             if not problem:
                 return
             state.accounts.give_back(self.account)
-            logger.warning("No account for a user: %s. Asked again in %g s.", problem, pause)
+            logger.warning("No account for a user: %s. Next attempt in %g s.", problem, pause)
             for _ in range(int(pause * 4)):
-                if self._state == LOCUST_STATE_STOPPING:
+                if is_stopping(self):
                     raise StopUser
                 gevent.sleep(0.25)
             pause = min(2 * pause, 60.0)
 
     def have_manual(self) -> None:
-        """Log in for the first time, which costs more than later requests, and upload the PDF if it is not there."""
-        with asking(self.client, "HEAD", self.url(PDF), "file (first login)", (200, 404)) as response:
+        """Log in for the first time, which takes longer than later requests, and upload the PDF if it is missing."""
+        with sending(self.client, "HEAD", self.url(PDF), "file (first login)", (200, 404)) as response:
             status, length = response.status_code, response.headers.get("Content-Length", "")
         if status == 200 and length.isdigit():
             self.manual_size = int(length)
         elif status == 404:
             manual = state.manual()
-            with asking(self.client, "PUT", self.url(PDF), "file (first)", STORED, data=manual) as response:
+            with sending(self.client, "PUT", self.url(PDF), "file (first)", STORED, data=manual) as response:
                 if response.status_code in STORED:
                     self.manual = manual
 
@@ -103,12 +109,12 @@ class WebdavUser(HttpUser):
         return f"{self.account.home}/{file.replace(' ', '%20')}"
 
     def get_file(self) -> None:
-        with asking(self.client, "GET", self.url(PDF), "file", (200,)) as response:
+        with sending(self.client, "GET", self.url(PDF), "file", (200,)) as response:
             if response.status_code == 200:
                 self.check_manual(response)
 
-    def check_manual(self, response: Any) -> None:
-        """A server may answer 200 with something else, such as a page to log in."""
+    def check_manual(self, response: ResponseContextManager) -> None:
+        """Fail an answer 200 with another body than the PDF, such as a login page."""
         content = response.content
         if not content.startswith(b"%PDF"):
             response.failure(f"200, but no PDF: {response.headers.get('Content-Type', 'of no type')}")
@@ -119,18 +125,18 @@ class WebdavUser(HttpUser):
 
     def put_file(self) -> None:
         name = self.text_file or f"locust-performance-test-file-{uuid.uuid4()}.txt"
-        with asking(self.client, "PUT", self.url(name), "file", STORED, data=b"my data") as response:
+        with sending(self.client, "PUT", self.url(name), "file", STORED, data=b"my data") as response:
             if response.status_code in STORED:
                 self.text_file = name
 
     def put_large_file(self) -> None:
         data = state.large(self.environment.parsed_options.dav_large_mb)
-        with asking(self.client, "PUT", self.url("large.bin"), "large file", STORED, data=data):
+        with sending(self.client, "PUT", self.url("large.bin"), "large file", STORED, data=data):
             pass
 
     def list_folder(self) -> None:
         headers = {"Depth": "1"}
-        with asking(self.client, "PROPFIND", self.url(""), "folder", (207,), headers=headers) as response:
+        with sending(self.client, "PROPFIND", self.url(""), "folder", (207,), headers=headers) as response:
             if response.status_code == 207:
                 try:
                     hrefs(response.content)
@@ -138,7 +144,7 @@ class WebdavUser(HttpUser):
                     response.failure(f"207, but {error}")
 
     def make_folder(self) -> None:
-        with asking(self.client, "MKCOL", self.url(f"folder-{uuid.uuid4()}"), "folder", (201,)):
+        with sending(self.client, "MKCOL", self.url(f"folder-{uuid.uuid4()}"), "folder", (201,)):
             pass
 
     def move_file(self) -> None:
@@ -146,7 +152,7 @@ class WebdavUser(HttpUser):
         if old is None:
             return
         headers = {"Destination": self.client.base_url + self.url(new), "Overwrite": "F"}
-        with asking(self.client, "MOVE", self.url(old), "file", (201, 204), headers=headers) as response:
+        with sending(self.client, "MOVE", self.url(old), "file", (201, 204), headers=headers) as response:
             if response.status_code in (201, 204):
                 self.text_file = new
 
@@ -154,18 +160,18 @@ class WebdavUser(HttpUser):
         old = self.some_file()
         if old is None:
             return
-        with asking(self.client, "DELETE", self.url(old), "file", (200, 204)) as response:
+        with sending(self.client, "DELETE", self.url(old), "file", (200, 204)) as response:
             if response.status_code in (200, 204):
                 self.text_file = None
 
     def some_file(self) -> str | None:
-        """The user's text file; one who has none uploads it first."""
+        """Return the name of the user's text file, uploaded first if there is none."""
         if self.text_file is None:
             self.put_file()
         return self.text_file
 
 
-DOING = {
+OPERATIONS: dict[str, Callable[..., Any]] = {
     "get": WebdavUser.get_file,
     "put": WebdavUser.put_file,
     "list": WebdavUser.list_folder,
@@ -176,28 +182,28 @@ DOING = {
 }
 
 
-def tasks(weights: str) -> list[Any]:
-    """The tasks of ``get=3,put=1``, each as often as its weight."""
-    return [DOING[name] for name in read_weights(weights)]
+def tasks(weights: str) -> list[TaskSet | Callable[..., Any]]:
+    """Return the tasks of ``get=3,put=1``, each as often as its weight."""
+    return [OPERATIONS[name] for name in read_weights(weights)]
 
 
 WebdavUser.tasks = tasks("get=3,put=1")
 
 
 class Shared:
-    """What the users of this process share."""
+    """State that the users of this process share."""
 
     accounts: Accounts
     known: dict[int, bytes]
     _manual = _large = b""
 
     def manual(self) -> bytes:
-        """The PDF for servers that put none into a new home."""
+        """Return the PDF for servers that put none into a new home."""
         self._manual = self._manual or sample_pdf(1_000_000)
         return self._manual
 
     def large(self, millions: float) -> bytes:
-        """The content of the large file."""
+        """Return the content of the large file, ``millions`` of bytes."""
         self._large = self._large or os.urandom(int(millions * 1_000_000))
         return self._large
 
@@ -206,8 +212,9 @@ state = Shared()
 
 
 @events.init.add_listener
-def only_clean_up(environment: Any, **_: Any) -> None:
-    """``--dav-cleanup``: remove leftovers instead of running a test."""
+def only_clean_up(environment: Environment, **_: object) -> None:
+    """Remove leftovers instead of running a test (``--dav-cleanup``)."""
+    assert environment.parsed_options is not None
     which = environment.parsed_options.dav_cleanup
     if which is None:
         return
@@ -219,18 +226,20 @@ def only_clean_up(environment: Any, **_: Any) -> None:
     raise SystemExit(1 if problem else clean_up(settings_of(environment), which))
 
 
-def log_in_as_embedded_admin(environment: Any, details: Mapping[str, Any]) -> None:
+def log_in_as_embedded_admin(environment: Environment, details: Mapping[str, Any]) -> None:
+    assert environment.parsed_options is not None
     environment.parsed_options.dav_embedded_admin = (details["admin_user"], details["admin_password"])
 
 
-def ready(environment: Any, host: str, form: Mapping[str, str]) -> str:
+def ready(environment: Environment, host: str, form: Mapping[str, str]) -> str:
     return check(environment, host, form, {"dav_weights": checked_weights})
 
 
 @events.init.add_listener
-def people_who_come_and_go(environment: Any, **_: Any) -> None:
-    """``--dav-arrivals``: a population instead of a number of users."""
+def people_who_come_and_go(environment: Environment, **_: object) -> None:
+    """Set a population instead of a number of users (``--dav-arrivals``)."""
     options = environment.parsed_options
+    assert options is not None
     if options.dav_arrivals is not None:
         stay = lognormal(options.dav_session, cov=1.2)
         with connecting(environment):
@@ -245,15 +254,15 @@ embedded_target(
 )
 preflight(ready)
 ledger = Ledger()
-events.report_to_master.add_listener(ledger.tell_master)
-events.worker_report.add_listener(ledger.hear_worker)
+events.init.add_listener(ledger.connect)
 events.test_stop.add_listener(ledger.close)
 
 
 @events.test_start.add_listener
-def set_up(environment: Any, **_: Any) -> None:
+def set_up(environment: Environment, **_: object) -> None:
     options, runner = environment.parsed_options, environment.runner
-    environment.host = environment.host.rstrip("/")
+    assert options is not None
+    environment.host = (environment.host or "").rstrip("/")
     if not isinstance(runner, WorkerRunner):
         options.dav_run = str(RunId.new(os.getpid()))
         logger.info("Users of this run are named %s-…", options.dav_run)

@@ -1,10 +1,10 @@
-"""That ``webdav.py`` leaves nothing behind: the count at the end of a run, and ``--dav-cleanup`` after a killed one."""
+"""Clean-up of ``webdav.py``: the balance at the end of a run, and ``--dav-cleanup`` after a killed one."""
 
 from __future__ import annotations
 
 import logging
 import time
-from typing import Any
+from typing import TypedDict
 from urllib.parse import unquote, urlsplit
 
 import gevent
@@ -12,44 +12,55 @@ from locust.env import Environment
 from locust.runners import WorkerRunner
 from webdav_accounts import Account, Accounts, Settings
 from webdav_provisioning import DONE, NOT_THERE
-from webdav_requests import PATIENCE_S, asking, hrefs, reason
+from webdav_requests import TIMEOUT_S, hrefs, reason, sending
 
-from locust_realism.runtime.runid import PREFIX, RunId
+from locust_realism.kit import RunId, report_part
 
 logger = logging.getLogger(__name__)
 
 
+class Counts(TypedDict):
+    """Accounts that a worker has created and deleted so far in a run."""
+
+    run: str
+    created: int
+    deleted: int
+
+
 class Ledger:
-    """What was made and what was deleted in a run, over all processes."""
+    """Balance of the accounts created and deleted in a run, over all processes."""
 
     def __init__(self) -> None:
         self.accounts: Accounts | None = None
         self.reports: dict[str, tuple[int, int]] = {}
-        self.closing: gevent.Greenlet | None = None
+        self.closing: gevent.Greenlet[..., None] | None = None
 
     def open(self, accounts: Accounts) -> None:
-        """A run begins."""
+        """Reset for a new run."""
         self.accounts, self.reports, self.closing = accounts, {}, None
 
-    def tell_master(self, data: dict[str, Any], **_: Any) -> None:
-        """On a worker: what it has made and deleted so far goes with each of its reports."""
-        if self.accounts is not None:
-            data["dav_accounts"] = [self.accounts.settings.run, self.accounts.created, self.accounts.deleted]
+    def connect(self, environment: Environment, **_: object) -> None:
+        """Add each worker's counts to its reports."""
+        keys = {"run": str, "created": int, "deleted": int}
+        report_part(environment, "dav_accounts", keys, self._counts, self._receive)
 
-    def hear_worker(self, client_id: str, data: dict[str, Any], **_: Any) -> None:
-        """On the master: a report of a worker."""
-        run, created, deleted = data.get("dav_accounts", (None, 0, 0))
-        if self.accounts is not None and run == self.accounts.settings.run:
-            self.reports[client_id] = (created, deleted)
+    def _counts(self) -> Counts | None:
+        if (own := self.accounts) is None:
+            return None
+        return {"run": own.settings.run, "created": own.created, "deleted": own.deleted}
 
-    def close(self, environment: Environment, **_: Any) -> None:
-        """After the last user: delete what is left, and compare what was made with what was deleted.
+    def _receive(self, client_id: str, counts: Counts) -> None:
+        if self.accounts is not None and counts["run"] == self.accounts.settings.run:
+            self.reports[client_id] = (counts["created"], counts["deleted"])
 
-        Once in a run and to its end, although a master that is told to stop while its last worker quits stops twice,
-        and kills the first to do so.
+    def close(self, environment: Environment, **_: object) -> None:
+        """Delete the remaining accounts after the last user, and log the balance.
+
+        This runs once and to its end: a master that is stopped while its last worker quits stops twice, and kills the
+        greenlet of the first stop.
         """
         if self.accounts is not None:
-            if self.closing is None:  # a greenlet that has ended is false, so no `or` here
+            if self.closing is None:  # not "or": a greenlet that has ended is false
                 self.closing = gevent.spawn(self._close, self.accounts, environment)
             self.closing.join()
 
@@ -63,33 +74,33 @@ class Ledger:
         try:
             swept, left = sweep(settings, settings.run)
         except (OSError, ValueError) as error:
-            swept, left = 0, [f"unknown, because the server could not be asked ({error})"] if created > deleted else []
-        tell = logger.error if left or created > deleted + swept else logger.info
+            swept, left = 0, [f"unknown, because the server does not answer ({error})"] if created > deleted else []
+        log = logger.error if left or created > deleted + swept else logger.info
         what = "Users" if settings.provisioning else "Folders of users"
-        tell("%s: %d made, %d deleted by themselves, %d found and deleted at the end", what, created, deleted, swept)
+        log("%s: %d made, %d deleted by themselves, %d found and deleted at the end", what, created, deleted, swept)
         if left:
             logger.error("Left on %s: %s. Later: --dav-cleanup=%s", settings.host, ", ".join(left[:5]), settings.run)
             environment.process_exit_code = 1
 
 
 def left_behind(settings: Settings, beginning: str) -> list[Account]:
-    """What is on the server under a name that begins so; OSError where it cannot be asked."""
+    """Return the accounts on the server whose names begin so; OSError if the server does not list them."""
     if settings.provisioning:
-        told = settings.provisioning.search(settings.session(settings.admin), beginning)
-        if told.code not in DONE:
-            raise OSError(told.message)
-        return [Account(user, user, "", "") for user in told.users if user.startswith(beginning)]
+        reply = settings.provisioning.search(settings.session(settings.admin), beginning)
+        if reply.code not in DONE:
+            raise OSError(reply.message)
+        return [Account(user, user, "", "") for user in reply.users if user.startswith(beginning)]
     found = []
     for user, password in dict.fromkeys(settings.accounts):
         home = settings.home(user)
-        with asking(
+        with sending(
             settings.session((user, password)),
             "PROPFIND",
             f"{home}/",
             "list",
             (207,),
             headers={"Depth": "1"},
-            timeout=PATIENCE_S,
+            timeout=TIMEOUT_S,
         ) as response:
             if response.status_code != 207:
                 raise OSError(f"{home}/: {reason(response)}")
@@ -99,19 +110,19 @@ def left_behind(settings: Settings, beginning: str) -> list[Account]:
 
 
 def remove(settings: Settings, account: Account) -> bool:
-    """Delete one leftover; whether it is gone."""
+    """Delete a leftover; return True if it is gone."""
     if settings.provisioning:
-        told = settings.provisioning.delete(settings.session(settings.admin), account.name, name="sweep", gone=True)
-        return told.code in (*DONE, *NOT_THERE)
+        reply = settings.provisioning.delete(settings.session(settings.admin), account.name, name="sweep", gone=True)
+        return reply.code in (*DONE, *NOT_THERE)
     client = settings.session((account.user, account.password))
-    with asking(client, "DELETE", account.home, "sweep", (200, 204, 404), timeout=PATIENCE_S) as response:
+    with sending(client, "DELETE", account.home, "sweep", (200, 204, 404), timeout=TIMEOUT_S) as response:
         return response.status_code in (200, 204, 404)
 
 
-def sweep(settings: Settings, beginning: str, patience: float = 20.0) -> tuple[int, list[str]]:
-    """Delete all that begins so, trying again for ``patience`` seconds: how many, and what is still there."""
+def sweep(settings: Settings, beginning: str, timeout_s: float = 20.0) -> tuple[int, list[str]]:
+    """Delete all names that begin so, with retries for ``timeout_s`` seconds; return the number and the names left."""
     swept: set[str] = set()
-    deadline = time.monotonic() + patience
+    deadline = time.monotonic() + timeout_s
     while True:
         left = left_behind(settings, beginning)
         if not left or time.monotonic() > deadline:
@@ -123,13 +134,13 @@ def sweep(settings: Settings, beginning: str, patience: float = 20.0) -> tuple[i
 
 
 def dead_runs(settings: Settings, which: str) -> dict[RunId, list[Account]]:
-    """The leftovers that ``--dav-cleanup`` may remove, by run, and a word in the log on those that it may not.
+    """Return the leftovers that ``--dav-cleanup`` may remove, by run, and log the others.
 
-    ``dead``: of runs that began on this machine and whose process is gone. A run's own id: of that run. ``all``: of all
-    runs, also of one that loads the server at this moment.
+    ``dead`` chooses runs of this machine whose process is gone, a run's id that run, ``all`` every run, also one that
+    is running.
     """
     chosen: dict[RunId, list[Account]] = {}
-    for account in left_behind(settings, f"{PREFIX}-"):
+    for account in left_behind(settings, RunId.BEGINNING):
         run = RunId.of(account.name)
         if run is not None:
             chosen.setdefault(run, []).append(account)
@@ -147,12 +158,12 @@ def dead_runs(settings: Settings, which: str) -> dict[RunId, list[Account]]:
 
 
 def clean_up(settings: Settings, which: str) -> int:
-    """Remove leftovers instead of running a test; the exit code."""
+    """Remove leftovers instead of running a test; return the exit code."""
     failed = 0
     try:
         found = dead_runs(settings, which)
     except (OSError, ValueError) as error:
-        logger.error("%s could not be asked for leftovers: %s", settings.host, error)
+        logger.error("%s does not list leftovers: %s", settings.host, error)
         return 1
     for run, leftovers in found.items():
         gone = sum(remove(settings, account) for account in leftovers)

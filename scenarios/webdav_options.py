@@ -1,4 +1,4 @@
-"""The options of ``webdav.py``."""
+"""Command-line options of ``webdav.py``."""
 
 from __future__ import annotations
 
@@ -7,15 +7,14 @@ from typing import Any
 
 from webdav_accounts import OCS_HOME
 
-from locust_realism.runtime.options import Option
-from locust_realism.runtime.scenario_options import POSITIVE
+from locust_realism.kit import POSITIVE, Option
 
 OPERATIONS = ("get", "put", "list", "mkcol", "move", "delete", "put-large")
-"""What users can do, as ``--dav-weights`` calls it."""
+"""Operations of a user, by their names in ``--dav-weights``."""
 
 
 def read_weights(text: str) -> list[str]:
-    """The operations of ``get=3,put=1``, each as often as its weight."""
+    """Return the operations of ``get=3,put=1``, each as often as its weight."""
     chosen: list[str] = []
     for part in text.split(","):
         name, _, number = part.strip().partition("=")
@@ -31,36 +30,41 @@ def checked_weights(text: str) -> str:
     return text if read_weights(text) else ""
 
 
-class ValueOrDead(argparse._StoreAction):
-    """An option whose value may be left out."""
+class ValueOrDead(argparse.Action):
+    """Option with an optional value, ``dead`` by default."""
 
     def __init__(self, **given: Any) -> None:
         super().__init__(**given, nargs="?", const="dead")
 
+    def __call__(
+        self, parser: object, namespace: argparse.Namespace, values: object, option: str | None = None
+    ) -> None:
+        setattr(namespace, self.dest, values)
+
 
 # fmt: off
 OPTIONS = (
-    Option("--dav-weights", "get=3,put=1", f"How often users do what: {', '.join(OPERATIONS)}.", type=checked_weights),
-    Option("--dav-arrivals", None, "Have people come by themselves, so many a second, and leave after a session, not "
-           "a number of users who stay.", type=POSITIVE, in_ui=False),
-    Option("--dav-session", 60.0, "Mean time in seconds that they stay.", type=POSITIVE, in_ui=False),
+    Option("--dav-weights", "get=3,put=1", f"Weights of the operations {', '.join(OPERATIONS)}.", type=checked_weights),
+    Option("--dav-arrivals", None, "Arrivals per second of users who leave after a session, in place of a number of "
+           "users who stay.", type=POSITIVE, in_ui=False),
+    Option("--dav-session", 60.0, "Mean session in seconds of such users.", type=POSITIVE, in_ui=False),
     Option("--dav-large-mb", 10.0, "Size of the large upload, in millions of bytes.", type=POSITIVE, in_ui=False),
-    Option("--dav-provisioning", "auto", "Make a user account for each user (ocs: ownCloud, Nextcloud; graph: "
-           "OpenCloud), use given accounts (none), or ask the server which it is (auto).",
+    Option("--dav-provisioning", "auto", "Create an account for each user (ocs: ownCloud, Nextcloud; graph: "
+           "OpenCloud), use given accounts (none), or detect it on the server (auto).",
            choices=("auto", "ocs", "graph", "none"), in_ui=False),
-    Option("--dav-admin-user", None, "Who makes and deletes the users.", in_ui=False),
-    Option("--dav-admin-password", None, "The administrator's password; better as LOCUST_DAV_ADMIN_PASSWORD, because "
-           "others on this machine see a command line.", in_ui=False, is_secret=True),
+    Option("--dav-admin-user", None, "Administrator who creates and deletes the users.", in_ui=False),
+    Option("--dav-admin-password", None, "Password of the administrator; better as LOCUST_DAV_ADMIN_PASSWORD, because "
+           "other users of this machine can read a command line.", in_ui=False, is_secret=True),
     Option("--dav-user", None, "A given account; each user works in a folder of its own there.", in_ui=False),
-    Option("--dav-password", None, "Its password.", in_ui=False, is_secret=True),
+    Option("--dav-password", None, "Password of the given account.", in_ui=False, is_secret=True),
     Option("--dav-accounts", None, "A file of given accounts, user:password in each line.", in_ui=False),
     Option("--dav-path", OCS_HOME, "Path of a user's files on the server; {user} is the name.", in_ui=False),
     Option("--dav-keep-cookies", True, "Keep the session's cookie, as browsers and sync clients do: the server then "
-           "checks a password once and not at each request, which costs most servers more than the file does.",
+           "checks a password once and not at each request, which takes most servers longer than the file does.",
            action=argparse.BooleanOptionalAction, in_ui=False),
     Option("--dav-insecure", False, "Accept any TLS certificate.", action="store_true", in_ui=False),
-    Option("--dav-cleanup", None, "Remove what killed runs of this machine left on the server, and end. With a run's "
-           "id (see the log): what that run left. With 'all': what any run left, or is using.",
+    Option("--dav-cleanup", None, "Remove the leftovers of killed runs of this machine from the server, and end. With "
+           "a run's id (see the log): those of that run. With 'all': those of all runs, running ones included.",
            action=ValueOrDead, in_ui=False),
 )
 # fmt: on

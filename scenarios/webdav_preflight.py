@@ -1,6 +1,6 @@
-"""What ``webdav.py`` asks the server once before it sends users: host, credentials, provisioning, files.
+"""Preflight check of ``webdav.py``: host, credentials, provisioning, files.
 
-One question of each kind, because a server may lock an address out after a few bad logins, the clean-up with it.
+It sends one request of each kind: after a few bad logins a server may lock out an address, the clean-up with it.
 """
 
 from __future__ import annotations
@@ -15,21 +15,21 @@ from urllib.parse import urlsplit
 from locust.env import Environment
 from webdav_accounts import Settings
 from webdav_provisioning import DONE, PROVISIONING
-from webdav_requests import PATIENCE_S, asking, hrefs, reason
+from webdav_requests import TIMEOUT_S, hrefs, reason, sending
 
-from locust_realism.runtime.embedded import OPTION as EMBEDDED
+from locust_realism.kit import embedded_host
 
 
 class Refused(Exception):
-    """The test cannot be; the message says why, in a sentence for the person at the keyboard."""
+    """Refusal of a test; the message is a sentence for the person at the keyboard."""
 
 
 def settings_of(environment: Environment, host: str | None = None) -> Settings:
-    """The settings that the master has found out and sent along, on any process of the run."""
+    """Return the settings, found by the master and sent to the workers, on any process of the run."""
     options: Any = environment.parsed_options
     host = (environment.host if host is None else host) or ""
     admin = (options.dav_admin_user or "", options.dav_admin_password or "")
-    if host == getattr(options, EMBEDDED, None):
+    if host == embedded_host(environment):
         admin = tuple(options.dav_embedded_admin)
     return Settings(
         host=host.rstrip("/"),
@@ -45,7 +45,7 @@ def settings_of(environment: Environment, host: str | None = None) -> Settings:
 def check(
     environment: Environment, host: str, form: Mapping[str, str], read: Mapping[str, Callable[[str], Any]]
 ) -> str:
-    """Why a test cannot be, or nothing; ``read`` has the readers of the start form's fields."""
+    """Return the reason to refuse a test, empty if there is none; ``read`` holds readers of the start form's fields."""
     options: Any = environment.parsed_options
     try:
         for field, reader in read.items():
@@ -62,23 +62,23 @@ def check(
 
 
 def _kind(environment: Environment, host: str) -> str:
-    """How users are made: as the options say, or else by the first interface that answers."""
+    """Return the kind of provisioning: that of the options, else the first interface that answers."""
     options: Any = environment.parsed_options
-    asked = options.dav_provisioning
+    chosen = options.dav_provisioning
     options.dav_kind = "none"
     settings = settings_of(environment, host)
-    if asked == "none" or not settings.admin[0]:
-        if asked in PROVISIONING:
-            raise Refused(f"--dav-provisioning {asked} needs --dav-admin-user and --dav-admin-password.")
+    if chosen == "none" or not settings.admin[0]:
+        if chosen in PROVISIONING:
+            raise Refused(f"--dav-provisioning {chosen} needs --dav-admin-user and --dav-admin-password.")
         return "none"
-    for kind in PROVISIONING if asked == "auto" else (asked,):
+    for kind in PROVISIONING if chosen == "auto" else (chosen,):
         try:
             _check_provisioning(replace(settings, kind=kind))
         except NoProvisioning as refusal:
             why = refusal
         else:
             return kind
-    if asked != "auto" or not settings.accounts:
+    if chosen != "auto" or not settings.accounts:
         raise why
     return "none"
 
@@ -101,7 +101,7 @@ def _check_host(host: str) -> None:
 
 
 def given_accounts(file: str | None, user: str | None, password: str | None) -> list[tuple[str, str]]:
-    """The accounts of ``--dav-user`` and ``--dav-accounts`` (``user:password`` a line; ``#`` begins a comment)."""
+    """Return the accounts of ``--dav-user`` and ``--dav-accounts`` (``user:password`` a line; ``#`` is a comment)."""
     accounts = [(user, password or "")] if user else []
     if file:
         try:
@@ -118,41 +118,41 @@ def given_accounts(file: str | None, user: str | None, password: str | None) -> 
 
 
 class NoProvisioning(Refused):
-    """The server has no interface to make users."""
+    """Refusal of a server without an interface to create users."""
 
 
 def _check_provisioning(settings: Settings) -> None:
-    """One question to the provisioning interface as the administrator."""
+    """Send one request to the provisioning interface as the administrator."""
     admin, host = settings.admin[0], settings.host
     assert settings.provisioning is not None
-    told = settings.provisioning.search(settings.session(settings.admin), "lr-", name="preflight")
-    if told.code in DONE:
+    reply = settings.provisioning.search(settings.session(settings.admin), "lr-", name="preflight")
+    if reply.code in DONE:
         return
-    if told.code == 0:
-        raise Refused(_unreachable(host, told.message))
-    if told.code in (997, 401, -401):
+    if reply.code == 0:
+        raise Refused(_unreachable(host, reply.message))
+    if reply.code in (997, 401, -401):
         raise Refused(
             f"{host} refuses the administrator {admin!r}: check --dav-admin-user and --dav-admin-password. "
-            "(Asked once: after some bad logins servers lock an address out.)"
+            "(One attempt only: after some bad logins servers lock out an address.)"
         )
-    if told.code in (403, -403):
+    if reply.code in (403, -403):
         raise Refused(f"{host}: {admin!r} may not make users: give an administrator by --dav-admin-user.")
-    if told.code == -429:
-        raise Refused(f"{host} answers 429: it has locked this address out for a while, as after bad logins. Wait.")
-    if told.code == -503:
+    if reply.code == -429:
+        raise Refused(f"{host} answers 429: it has locked out this address for a while, as after bad logins. Wait.")
+    if reply.code == -503:
         raise Refused(f"{host} answers 503: it is in maintenance mode, or overloaded.")
-    if -400 < told.code <= -300:
-        raise Refused(f"{host} sends its visitors elsewhere ({told.message}): give that address by --host.")
-    if told.code == -400:
-        raise Refused(f"{host} answers 400: it may not know itself by this host name (its list of trusted domains).")
+    if -400 < reply.code <= -300:
+        raise Refused(f"{host} sends its visitors elsewhere ({reply.message}): give that address by --host.")
+    if reply.code == -400:
+        raise Refused(f"{host} answers 400: this host name may be missing in its list of trusted domains.")
     raise NoProvisioning(
-        f"{host} has no user provisioning that could be used ({told.message}): give accounts by --dav-user or "
-        "--dav-accounts, and --dav-provisioning none."
+        f"{host} has no user provisioning that this scenario supports ({reply.message}): give accounts by --dav-user "
+        "or --dav-accounts, and --dav-provisioning none."
     )
 
 
 def _check_accounts(settings: Settings, provisioning: str) -> None:
-    """One look into the folder of the first given account."""
+    """List the folder of the first given account."""
     if not settings.accounts:
         raise Refused(
             "Users come from an administrator (--dav-admin-user, --dav-admin-password) or are given (--dav-user, "
@@ -161,7 +161,7 @@ def _check_accounts(settings: Settings, provisioning: str) -> None:
     user = settings.accounts[0][0]
     url = settings.home(user) + "/"
     client = settings.session(settings.accounts[0])
-    with asking(client, "PROPFIND", url, "preflight", (207,), headers={"Depth": "0"}, timeout=PATIENCE_S) as response:
+    with sending(client, "PROPFIND", url, "preflight", (207,), headers={"Depth": "0"}, timeout=TIMEOUT_S) as response:
         status, why, document = response.status_code, reason(response), response.content
     where = settings.host + url
     if status == 0:
@@ -175,7 +175,7 @@ def _check_accounts(settings: Settings, provisioning: str) -> None:
     try:
         hrefs(document)
     except ValueError as error:
-        raise Refused(f"{where} does not answer as WebDAV does: {error}") from None
+        raise Refused(f"{where} does not answer like WebDAV: {error}") from None
 
 
 def _unreachable(host: str, why: str) -> str:

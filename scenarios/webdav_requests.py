@@ -1,4 +1,4 @@
-"""Requests of ``webdav.py``: which answers are failures, and what they are called, so that equal ones count as one."""
+"""Requests of ``webdav.py``, and the names of their failures: equal failures count as one."""
 
 from __future__ import annotations
 
@@ -9,18 +9,18 @@ from http.cookiejar import DefaultCookiePolicy
 from typing import Any
 from xml.etree import ElementTree
 
-from locust.clients import HttpSession
+from locust.clients import HttpSession, ResponseContextManager
 
-PATIENCE_S = 30.0
+TIMEOUT_S = 30.0
 
 
 def without_cookies(client: HttpSession) -> None:
-    """Have a client take no cookies, so that each request logs in anew."""
+    """Make a client drop all cookies, so that each request logs in anew."""
     client.cookies.set_policy(DefaultCookiePolicy(allowed_domains=[]))
 
 
-def reason(response: Any) -> str:
-    """Why a request failed, by kind and without a URL or a name, so that equal failures are counted as one."""
+def reason(response: ResponseContextManager) -> str:
+    """Return the kind of a failure, without a URL or a name, so that equal failures count as one."""
     error = getattr(response, "error", None)
     if error is None:
         try:
@@ -33,17 +33,19 @@ def reason(response: Any) -> str:
 
 
 def every_request(client: HttpSession) -> dict[str, Any]:
-    """What all requests have in common.
+    """Return the arguments of every request.
 
-    Redirects are not followed: a WebDAV server that redirects was given the wrong address. Whether the certificate
-    is checked is said each time, because a bundle of certificates in the environment overrules the client's word.
+    A redirect is a failure: it means a wrong address. ``verify`` stands in each request, because a bundle of
+    certificates in the environment overrides that of the client.
     """
     return {"catch_response": True, "allow_redirects": False, "verify": client.verify}
 
 
 @contextmanager
-def asking(client: HttpSession, method: str, url: str, name: str, ok: tuple[int, ...], **given: Any) -> Iterator[Any]:
-    """A request that fails, by kind, unless its status is in ``ok``; the block may look at the answer and fail it."""
+def sending(
+    client: HttpSession, method: str, url: str, name: str, ok: tuple[int, ...], **given: Any
+) -> Iterator[ResponseContextManager]:
+    """Send a request that fails, by kind, unless its status is in ``ok``; the block may read the answer and fail it."""
     given = {**every_request(client), **given}
     with client.request(method, url, name=name, **given) as response:
         if response.status_code in ok:
@@ -54,7 +56,7 @@ def asking(client: HttpSession, method: str, url: str, name: str, ok: tuple[int,
 
 
 def hrefs(document: bytes) -> list[str]:
-    """The addresses in a PROPFIND's answer; ValueError where it is none."""
+    """Return the addresses in a PROPFIND's answer; ValueError for any other document."""
     try:
         root = ElementTree.fromstring(document)
     except ElementTree.ParseError as error:

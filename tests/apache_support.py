@@ -1,4 +1,4 @@
-"""A private Apache with mod_dav: files under /dav/, one account, a free port, and gone with the test."""
+"""Private Apache with mod_dav for one test: files under /dav/, one account, a free port."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from hashlib import sha1
 from pathlib import Path
 
-from webdav_support import ask
+from http_support import ask
 
 from support import eventually, free_port
 
@@ -44,7 +44,7 @@ Alias /dav {root}/files
 
 @dataclass(frozen=True)
 class Apache:
-    """Where it listens and where its files are."""
+    """Address and file folder of a running Apache."""
 
     url: str
     files: Path
@@ -52,9 +52,9 @@ class Apache:
 
 @contextmanager
 def running_apache() -> Iterator[Apache]:
-    """Apache in the foreground of a process of its own; started by root it serves as another user, as it must."""
+    """Run Apache in a process of its own until the end of the block; for root it serves as another user, as it must."""
     assert APACHE is not None
-    # not a folder of pytest's: those are closed to the user that Apache serves as
+    # not a folder of pytest: the user that Apache serves as cannot read those
     with tempfile.TemporaryDirectory(prefix="apache-") as folder:
         root, port = Path(folder), free_port()
         url = f"http://127.0.0.1:{port}"
@@ -69,7 +69,7 @@ def running_apache() -> Iterator[Apache]:
 
 
 def _configure(root: Path, port: int) -> Path:
-    """Folders, password file and configuration; the path of the latter."""
+    """Write folders, password file and configuration; return the path of the latter."""
     places = [root, root / "files", root / "lock"]
     for place in places[1:]:
         place.mkdir()

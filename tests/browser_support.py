@@ -1,4 +1,4 @@
-"""What the browser tests share: Chromium as installed, pages that remember errors, sites and questions about a page."""
+"""Support of the browser tests: the installed Chromium, pages with their console errors, sites, figures of a page."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ CONTRASTS = """(root) => {
 
 
 def chromium() -> str:
-    """Chromium's path; where there is none the test is skipped, but in CI it fails."""
+    """Return Chromium's path; without one skip the test, or fail it in CI."""
     path = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
     if path is None:
         if os.environ.get("CI") == "true":
@@ -59,7 +59,7 @@ def chromium() -> str:
 
 
 class Tabs:
-    """A page of Locust with our tabs, and every error that its console showed."""
+    """Page of Locust with our tabs, and every error of its console."""
 
     def __init__(self, page: Any) -> None:
         self.page = page
@@ -74,14 +74,14 @@ class Tabs:
         return self
 
     def choose(self, title: str) -> Any:
-        """Choose a tab and wait until its figures are there; its section is returned."""
+        """Select a tab, wait for its figures and return its section."""
         self.page.get_by_role("tab", name=title, exact=True).click()
         section = self.page.locator("#locust-realism")
         section.locator(".lr-tab").wait_for(state="visible", timeout=15_000)
         return section
 
     def table(self, caption: str) -> list[dict[str, str]]:
-        """The rows of a table by its caption: heading to text, without small print."""
+        """Return the rows of a table by its caption: heading to text, without small print."""
         script = """(table) => {
           const text = (cell) => {
             const copy = cell.cloneNode(true);
@@ -97,7 +97,7 @@ class Tabs:
         return rows
 
     def option(self, name: str) -> Any:
-        """What ECharts was told to draw in the chart of that name, once it is there."""
+        """Return the ECharts option of the chart of that name, once it is drawn."""
         script = """async (name) => {
           const node = document.querySelector(`[data-chart="${name}"]`);
           const chart = node && window.echarts?.getInstanceByDom(node);
@@ -110,7 +110,7 @@ class Tabs:
         return eventually(lambda: self.page.evaluate(script, name), within=10, because=f"chart {name}")
 
     def colours(self, name: str) -> int:
-        """How many colours the canvas of a chart holds."""
+        """Return the number of colours in a chart's canvas."""
         script = """(node) => { const canvas = node.querySelector('canvas');
           const data = canvas.getContext('2d').getImageData(0, 0, canvas.width, canvas.height).data;
           const seen = new Set();
@@ -121,7 +121,7 @@ class Tabs:
 
 @contextmanager
 def opened(browser: Any, *, clean: bool = True, width: int = 1400, **options: Any) -> Iterator[Tabs]:
-    """A page of its own, in English; ``clean`` demands that no error and no warning showed on its console."""
+    """Open a page of its own, in English; ``clean`` demands a console without errors and warnings."""
     context = browser.new_context(viewport={"width": width, "height": 1000}, **{"locale": "en-US", **options})
     tabs = Tabs(context.new_page())
     try:
@@ -133,7 +133,7 @@ def opened(browser: Any, *, clean: bool = True, width: int = 1400, **options: An
 
 @contextmanager
 def site(*options: str) -> Iterator[str]:
-    """The page of tabs_site.py with these options, and its address."""
+    """Serve the page of tabs_site.py with these options; yield its address."""
     port = free_port()
     command = [sys.executable, str(HERE / "tabs_site.py"), str(port), *options]
     process = subprocess.Popen(command, env=environment(), stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
@@ -148,25 +148,25 @@ def site(*options: str) -> Iterator[str]:
 
 
 def answers(url: str) -> bool:
-    """Whether a page is served there."""
+    """Return True if a page is served there."""
     with suppress(OSError), urllib.request.urlopen(url, timeout=5):
         return True
     return False
 
 
 def ask(url: str) -> Any:
-    """A JSON document of a server."""
+    """Return a JSON document of a server."""
     with urllib.request.urlopen(url, timeout=20) as answer:
         return json.load(answer)
 
 
 def number(text: str) -> float | None:
-    """A figure of a page in English as a number; None for a dash."""
+    """Return a figure of an English page as a number, None for a dash."""
     return None if text == DASH else float(text.replace(",", "").removesuffix(" %"))
 
 
 def shows(text: str, value: float | None) -> bool:
-    """Whether a cell shows a value, to the last digit that it has."""
+    """Return True if a cell shows a value to its last digit."""
     shown = number(text)
     if shown is None or value is None:
         return shown is None and value is None

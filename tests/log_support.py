@@ -1,4 +1,4 @@
-"""Access logs made from known parameters: what a fit must give back."""
+"""Access logs made from known parameters, which a fit must recover."""
 
 from __future__ import annotations
 
@@ -11,9 +11,9 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from locust_realism.workload.arrivals import arrival_times
-from locust_realism.workload.distribution import Distribution
-from locust_realism.workload.profile import RateProfile
+from locust_realism.workload.distributions.base import Distribution
+from locust_realism.workload.rates.profile import RateProfile
+from locust_realism.workload.users.arrivals import arrival_times
 
 MONDAY = int(datetime(2026, 3, 2, tzinfo=timezone(timedelta(hours=1))).timestamp())
 """Midnight of a Monday at +01:00, before summer time begins."""
@@ -41,7 +41,7 @@ def traffic(
     *,
     returning: float = 0.0,
 ) -> Traffic:
-    """Sessions of a geometric number of requests; a share ``returning`` of them by visitors of hours before."""
+    """Return sessions of a geometric number of requests; a share ``returning`` is by visitors of hours before."""
     rng = np.random.default_rng(seed)
     starts = arrival_times(arrivals, duration, rng)
     lengths = rng.geometric(1 / mean_length, len(starts))
@@ -55,7 +55,7 @@ def traffic(
     for back in np.flatnonzero(rng.random(len(starts)) < returning).tolist():
         before = int(np.searchsorted(starts, starts[back] - 6 * 3600))
         free = before and int(rng.integers(before))
-        # Nobody comes back twice, since two sessions at the same time would be one.
+        # No visitor returns twice: two sessions at the same time would be one.
         if before and np.sum(visitor == visitor[free]) == 1:
             visitor[back] = visitor[free]
     name = rng.choice(len(shares), len(session), p=shares)
@@ -69,7 +69,7 @@ def traffic(
 def lines(
     made: Traffic, requests: Sequence[str], *, start: float = MONDAY, offset_h: float = 1.0, agents: int = 3
 ) -> list[str]:
-    """Lines in the combined format; visitors of the same address differ by their agent."""
+    """Return lines in the combined format; visitors of the same address differ by their agent."""
     zone = timezone(timedelta(hours=offset_h))
     second = np.floor(start + made.time).astype(np.int64)
     stamps = {s: datetime.fromtimestamp(s, zone).strftime("%d/%b/%Y:%H:%M:%S %z") for s in np.unique(second).tolist()}
@@ -81,7 +81,7 @@ def lines(
 
 
 def write_log(path: Path, rows: Sequence[str]) -> Path:
-    """Write lines, compressed where the name ends in .gz."""
+    """Write lines, compressed if the name ends in .gz."""
     text = "".join(f"{row}\n" for row in rows).encode("utf-8", errors="surrogateescape")
     path.write_bytes(gzip.compress(text) if path.suffix == ".gz" else text)
     return path

@@ -1,4 +1,4 @@
-"""What the tests that run Locust as a user does have in common: processes, ports, and where things are."""
+"""Processes, ports and paths of the tests that run Locust as a user does."""
 
 from __future__ import annotations
 

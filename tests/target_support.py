@@ -1,4 +1,4 @@
-"""A target as tests use it: started with its options, asked over HTTP, and looked into."""
+"""Targets in tests: started with options, with requests and their counts."""
 
 from __future__ import annotations
 
@@ -11,8 +11,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from webdav_support import Answer, ask
+from http_support import Answer, ask
 
+from locust_realism.common import supervisor
 from support import environment
 
 
@@ -29,37 +30,40 @@ class Target:
         return ask("POST", self.url + path, **given)
 
     def state(self) -> Any:
-        """Its counts."""
+        """Return its counts."""
         return self.get("/.target/state").document
 
 
 def spent(answer: Answer) -> dict[str, float]:
-    """The Server-Timing header: milliseconds by name."""
+    """Return the Server-Timing header as milliseconds by name."""
     parts = (part.partition(";dur=") for part in answer.headers["Server-Timing"].split(", "))
     return {name: float(value) for name, _, value in parts}
 
 
 @contextmanager
 def target(*arguments: object, script: Path | None = None) -> Iterator[Target]:
-    """The target in a process of its own, which ends with the block; that of the package unless a script is given."""
-    what = [str(script)] if script else ["-m", "locust_realism.targets"]
-    command = [sys.executable, *what, "--end-with-parent", *map(str, arguments)]
-    with subprocess.Popen(
-        command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, env=environment()
-    ) as process:
-        assert process.stdin is not None
+    """Run the package's target, or that of a script, in a process of its own until the end of the block."""
+    words = [str(script)] if script else ["-m", "locust_realism.targets"]
+    with announced(*words, *map(str, arguments)) as details:
+        yield Target(details["url"])
+
+
+@contextmanager
+def announced(*words: str) -> Iterator[dict[str, Any]]:
+    """Run a Python script or module under supervision until the end of the block; the value is its announcement."""
+    process = supervisor.start([sys.executable, *words], 5.0, stdout=subprocess.PIPE, env=environment())
+    with process:
         assert process.stdout is not None
         try:
-            yield Target(json.loads(process.stdout.readline().partition(" ")[2])["url"])
+            yield json.loads(process.stdout.readline().removeprefix(supervisor.READY.encode()))
         finally:
-            process.stdin.close()
-            process.wait(10)
+            supervisor.end(process, 5.0)
 
 
 def refused(*arguments: object, script: Path | None = None) -> str:
-    """What a target says on stderr when it does not take its options."""
-    what = [str(script)] if script else ["-m", "locust_realism.targets"]
-    command = [sys.executable, *what, *map(str, arguments)]
+    """Return the message on stderr of a target that refuses its options."""
+    words = [str(script)] if script else ["-m", "locust_realism.targets"]
+    command = [sys.executable, *words, *map(str, arguments)]
     result = subprocess.run(command, capture_output=True, text=True, env=environment(), timeout=30)
     assert result.returncode == 2, result
     return result.stderr

@@ -1,4 +1,4 @@
-"""A provider made of a recorded log, for tests of the page without a recorder: it replays the log as time passes."""
+"""A provider that replays a recorded log, for tests of the page without a recorder."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import Any, TypeVar
 
 import numpy as np
 
-from locust_realism.analysis.capacity import capacity
+from locust_realism.analysis.capacity.capacity import capacity
 from locust_realism.analysis.charts import chart_data
 from locust_realism.analysis.summary import summarize
 from locust_realism.recording.launches import LaunchLog
@@ -23,7 +23,7 @@ FORMULA = "=cmd()|'/c calc'!A1"
 
 @cache
 def poisson_log(seconds: float = 60.0, rate: float = 50.0, users: int = 20, seed: int = 1, names: int = 3) -> LaunchLog:
-    """Launches of independent users with log-normal response times, some failures and hostile names."""
+    """Return launches of independent users with log-normal response times, some failures and hostile names."""
     rng = np.random.default_rng(seed)
     n = rng.poisson(rate * seconds)
     launches = ORIGIN_US + np.sort(rng.integers(0, int(seconds * 1e6), n))
@@ -41,7 +41,7 @@ def poisson_log(seconds: float = 60.0, rate: float = 50.0, users: int = 20, seed
 
 
 class LogProvider:
-    """Answers the views from a log; with ``live`` rows appear as time passes, at the speed of the log."""
+    """Provider of the views from a log; with ``live`` its rows appear at the speed of the log."""
 
     def __init__(self, log: LaunchLog, *, live: bool = False, state: Callable[[], str] = lambda: "running") -> None:
         self.log = log
@@ -56,7 +56,7 @@ class LogProvider:
         self.generator_document: dict[str, Any] = {"workers": []}
 
     def rows(self) -> LaunchLog:
-        """The rows launched so far."""
+        """Return the rows launched so far."""
         if not self.live:
             return self.log
         now = ORIGIN_US + int((time.monotonic() - self.started) * 1e6)

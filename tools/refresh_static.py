@@ -1,10 +1,10 @@
-"""Refresh the third-party files that the web UI serves, and the manifest that lists them.
+"""Refresh the third-party files of the web UI and their manifest.
 
-    python tools/refresh_static.py            # the version in the manifest, again
+    python tools/refresh_static.py            # the version of the manifest
     python tools/refresh_static.py 6.1.0      # another version of ECharts
 
-Takes the package from the npm registry through npm itself, copies the built file with its LICENSE and NOTICE, and
-writes name, version, origin, licence and SHA-256 of each file to locust_realism/web/static/vendor/MANIFEST.json.
+Fetch the package through npm, copy the built file with its LICENSE and NOTICE, and write name, version, origin, licence
+and SHA-256 of each file to locust_realism/web/static/vendor/MANIFEST.json.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from pathlib import Path
 
 VENDOR = Path(__file__).resolve().parents[1] / "locust_realism" / "web" / "static" / "vendor"
 MANIFEST = VENDOR / "MANIFEST.json"
-TAKEN = {
+COPIED = {
     "package/dist/echarts.common.min.js": "echarts.common.min.js",
     "package/LICENSE": "LICENSE",
     "package/NOTICE": "NOTICE",
@@ -27,12 +27,12 @@ TAKEN = {
 
 
 def fetch(version: str, folder: Path) -> dict[str, bytes]:
-    """The wanted files of one ECharts release."""
+    """Return the copied files of one ECharts release."""
     command = ["npm", "pack", "--silent", f"echarts@{version}"]
     done = subprocess.run(command, cwd=folder, check=True, capture_output=True, text=True, timeout=300)
     with tarfile.open(folder / done.stdout.split()[-1]) as archive:
-        members = {name: archive.extractfile(name) for name in TAKEN}
-        return {TAKEN[name]: member.read() for name, member in members.items() if member is not None}
+        members = {name: archive.extractfile(name) for name in COPIED}
+        return {COPIED[name]: member.read() for name, member in members.items() if member is not None}
 
 
 def main() -> None:

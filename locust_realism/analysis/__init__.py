@@ -1,1 +1,1 @@
-"""What it means: pure functions of arrays and launch logs."""
+"""Meaning of a run: pure functions of arrays and launch logs."""

@@ -1,27 +1,25 @@
-"""What an analysis assumes and where the verdict draws its lines, checked when built."""
+"""Settings of an analysis, bounds of the verdict and of the generator's health; each is checked when it is built."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field, fields
+import math
+from dataclasses import asdict, dataclass, field, fields
 from typing import Any
 
+from locust_realism.analysis.document import AMBER, GREEN, NO_DATA, RED, GeneratorBounds, GeneratorFigure, Status
 from locust_realism.analysis.percentiles import RULES
+from locust_realism.common.validation import integer, not_negative, one_of, positive, refusal, share
 
 RATE_CONVENTIONS = ("gaps", "toolkit")
 KINDS = ("closed", "open", "unknown")
 
 
-def _require(condition: bool, name: str, value: Any, bound: str) -> None:
-    if not condition:
-        raise ValueError(f"{name} is {value!r}, expected {bound}")
-
-
 @dataclass(frozen=True)
 class VerdictBounds:
-    """Where green ends (``_amber``) and where red begins (``_red``) for each check; see docs/verdict.md.
+    """Bounds of the checks: green ends at ``_amber``, red begins at ``_red``; docs/verdict.md lists them.
 
-    An effect counts only when it lies beyond its bound and more than ``standard_errors`` standard errors from the
-    reference. Those of checks 2, 3, 4, 9 and 11 were set by simulation (benchmarks/calibrate_verdict.py).
+    An effect counts only beyond its bound and more than ``standard_errors`` standard errors from the reference.
+    Simulation set the bounds of checks 2, 3, 4, 9 and 11 (benchmarks/calibrate_verdict.py).
     """
 
     cov_amber: float = 0.05
@@ -63,15 +61,61 @@ class VerdictBounds:
 
     def __post_init__(self) -> None:
         for item in fields(self):
-            value = getattr(self, item.name)
-            _require(value > 0, item.name, value, "more than 0")
-            if item.name.replace("_red", "_amber") != item.name:
-                amber = getattr(self, item.name.replace("_red", "_amber"))
-                _require(value >= amber, item.name, value, f"at least {amber}, where amber begins")
+            value = positive(item.name, getattr(self, item.name))
+            amber = item.name.replace("_red", "_amber")
+            if value < getattr(self, amber):
+                raise refusal(item.name, f">= {getattr(self, amber)}, the bound {amber}", value)
+
+
+DEFAULT_BOUNDS = VerdictBounds()
+
+
+def grade(effect: float, amber: float, red: float, error: float = 0.0) -> Status:
+    """Return the status of an effect, a distance from the reference that is known to within ``error``.
+
+    ``error`` is the standard error times the number of standard errors that count as chance.
+
+    >>> grade(0.2, 0.05, 0.1), grade(0.07, 0.05, 0.1, 0.03), grade(0.07, 0.05, 0.1, 0.08), grade(0.01, 0.05, 0.1, 0.5)
+    ('red', 'amber', 'green', 'not enough data')
+    """
+    if not math.isfinite(effect) or not math.isfinite(error):
+        return NO_DATA
+    if effect > amber and effect > error:
+        return RED if effect > red else AMBER
+    return GREEN if error <= red else NO_DATA
+
+
+def generator_bounds(bounds: VerdictBounds = DEFAULT_BOUNDS) -> GeneratorBounds:
+    """Return the bounds [amber, red] of the generator's figures, of which check 4 has the first three.
+
+    One Python process has one core at most. None stands for a colour that a figure never has.
+
+    >>> generator_bounds()["lag_p99_ms"]
+    [50.0, 100.0]
+    """
+    return {
+        "cpu": [bounds.cpu_amber, bounds.cpu_red],
+        "lag_p99_ms": [1e3 * bounds.loop_lag_amber_s, 1e3 * bounds.loop_lag_red_s],
+        "lateness_p99_ms": [1e3 * bounds.lateness_amber_s, 1e3 * bounds.lateness_red_s],
+        "machine_cpu": [0.95, 0.95],
+        "lost": [0.0, 0.0],
+        "clock_uncertainty_ms": [5.0, None],
+        "disk_busy": [0.8, None],
+    }
+
+
+def grade_generator(figure: GeneratorFigure, value: float | None, bounds: GeneratorBounds) -> Status:
+    """Return the status of one figure of the generator's health; every view uses this function.
+
+    >>> [grade_generator("cpu", cores, generator_bounds()) for cores in (0.78, 0.9, 0.97, None)]
+    ['green', 'amber', 'red', 'not enough data']
+    """
+    amber, red = (math.inf if bound is None else bound for bound in bounds[figure])
+    return grade(math.nan if value is None else value, amber, red)
 
 
 def parse_bounds(text: str) -> VerdictBounds:
-    """Bounds of the verdict from ``name=value`` pairs, separated by commas; what is not named keeps its default.
+    """Return bounds of the verdict from ``name=value`` pairs, separated by commas; the others keep their defaults.
 
     >>> parse_bounds("cov_red=0.2, feedback_amber=0.05").cov_red
     0.2
@@ -80,15 +124,14 @@ def parse_bounds(text: str) -> VerdictBounds:
         ...
     ValueError: 'cov' is not a bound of the verdict, expected one of cov_amber, cov_red, pause_amber, pause_red, ...
     """
-    known = {item.name: item for item in fields(VerdictBounds)}
-    given: dict[str, Any] = {}
+    known = asdict(DEFAULT_BOUNDS)
+    given = {}
     for part in filter(None, (piece.strip() for piece in text.split(","))):
         name, _, value = (piece.strip() for piece in part.partition("="))
         if name not in known:
-            first = ", ".join(list(known)[:4])
-            raise ValueError(f"{name!r} is not a bound of the verdict, expected one of {first}, ...")
+            raise ValueError(f"{name!r} is not a bound of the verdict, expected one of {', '.join([*known][:4])}, ...")
         try:
-            given[name] = int(value) if isinstance(known[name].default, int) else float(value)
+            given[name] = type(known[name])(value)
         except ValueError:
             raise ValueError(f"{name}={value!r} is not a number") from None
     return VerdictBounds(**given)
@@ -96,14 +139,14 @@ def parse_bounds(text: str) -> VerdictBounds:
 
 @dataclass(frozen=True)
 class WorkloadModel:
-    """What the test was meant to do, as far as it is known.
+    """Intended workload of a test, as far as it is known.
 
-    - ``kind`` ``closed`` (a fixed pool of users, each waits for its answer), ``open`` (arrivals whatever the answers)
+    - ``kind`` ``closed`` (a fixed pool of users, each waits for its answer), ``open`` (arrivals independent of answers)
     - ``users`` size of the pool, None where unknown
     - ``think_time_s`` target mean of the think time in seconds and ``think_time_cov`` its coefficient of variation
     - ``requests_per_task`` requests that follow each other without a think time, None to estimate it
-    - ``poisson_arrivals`` whether the population's arrivals are planned as a Poisson process
-    - ``session_s`` mean time that a user of the population stays, in seconds
+    - ``poisson_arrivals`` true if the arrivals of the population are planned as a Poisson process
+    - ``session_s`` mean session duration of a user of the population, in seconds
     """
 
     kind: str = "unknown"
@@ -115,38 +158,39 @@ class WorkloadModel:
     session_s: float | None = None
 
     def __post_init__(self) -> None:
-        _require(self.kind in KINDS, "kind", self.kind, f"one of {', '.join(KINDS)}")
-        _require(self.users is None or self.users >= 1, "users", self.users, "at least 1")
+        one_of("kind", self.kind, KINDS)
+        if self.users is not None:
+            integer("users", self.users, least=1)
         for name in ("think_time_s", "think_time_cov", "session_s"):
-            value = getattr(self, name)
-            _require(value is None or value >= 0, name, value, "at least 0")
-        value = self.requests_per_task
-        _require(value is None or value >= 1, "requests_per_task", value, "at least 1")
+            if (value := getattr(self, name)) is not None:
+                not_negative(name, value)
+        if self.requests_per_task is not None and not self.requests_per_task >= 1:
+            raise refusal("requests_per_task", ">= 1", self.requests_per_task)
 
 
 @dataclass(frozen=True)
 class AnalysisSettings:
-    """How a log is analysed.
+    """Settings of the analysis of a log.
 
     - ``percentile_rule`` one of :data:`locust_realism.analysis.percentiles.RULES`
     - ``rate_convention`` ``gaps``: 1 / mean interval; ``toolkit``: n / (t_last + R_last - t_first), as published
     - ``skip_s`` seconds left out at the start, ``duration_s`` seconds analysed (both ends included), ``cooldown_s``
       seconds left out at the end
     - ``skip_requests`` requests left out at the start, ``sample_requests`` requests analysed after them
-    - ``mser5`` leave out the warm-up that the MSER-5 rule finds
+    - ``mser5`` leaves out the warm-up that the MSER-5 rule finds
     - ``group_sizes`` numbers of users for the CoV by group size, None for a ladder from 1 to all
     - ``max_names`` names with rows of their own, the most requested ones
-    - ``max_user_rows`` rows of whole users on which per-user statistics rest, so that they stay cheap on long runs
-    - ``grain_s`` resolution at which the verdict looks at launch times: gevent's timers wake all users that are due
-      within a millisecond together, which is the timer's doing and not the users'
-    - ``charts`` whether the curves of the charts are computed
+    - ``max_user_rows`` most rows behind the statistics of single users, which bounds their cost on long runs
+    - ``grain_s`` resolution of the launch times in the verdict: gevent's timers wake all users that are due within a
+      millisecond together
+    - ``charts`` computes the curves of the charts
 
     >>> AnalysisSettings.toolkit(skip_s=120, duration_s=1200).percentile_rule
     'jmeter'
     >>> AnalysisSettings(skip_s=-1)
     Traceback (most recent call last):
         ...
-    ValueError: skip_s is -1, expected at least 0
+    ValueError: skip_s must be >= 0, not -1.0
     """
 
     percentile_rule: str = "nearest_rank"
@@ -166,25 +210,21 @@ class AnalysisSettings:
     bounds: VerdictBounds = field(default_factory=VerdictBounds)
 
     def __post_init__(self) -> None:
-        _require(self.percentile_rule in RULES, "percentile_rule", self.percentile_rule, f"one of {', '.join(RULES)}")
-        _require(
-            self.rate_convention in RATE_CONVENTIONS,
-            "rate_convention",
-            self.rate_convention,
-            f"one of {', '.join(RATE_CONVENTIONS)}",
-        )
-        for name in ("skip_s", "cooldown_s", "skip_requests", "grain_s"):
-            _require(getattr(self, name) >= 0, name, getattr(self, name), "at least 0")
-        for name in ("duration_s", "sample_requests"):
-            value = getattr(self, name)
-            _require(value is None or value > 0, name, value, "more than 0")
-        for name in ("max_names", "max_user_rows"):
-            _require(getattr(self, name) >= 1, name, getattr(self, name), "at least 1")
-        _require(0 < self.confidence < 1, "confidence", self.confidence, "a number between 0 and 1, both excluded")
-        sizes = self.group_sizes
-        _require(sizes is None or all(size >= 1 for size in sizes), "group_sizes", sizes, "numbers of users from 1 on")
+        one_of("percentile_rule", self.percentile_rule, RULES)
+        one_of("rate_convention", self.rate_convention, RATE_CONVENTIONS)
+        for name in ("skip_s", "cooldown_s", "grain_s"):
+            not_negative(name, getattr(self, name))
+        if self.duration_s is not None:
+            positive("duration_s", self.duration_s)
+        integer("skip_requests", self.skip_requests)
+        for name in ("sample_requests", "max_names", "max_user_rows"):
+            if (value := getattr(self, name)) is not None:
+                integer(name, value, least=1)
+        share("confidence", self.confidence)
+        for size in self.group_sizes or ():
+            integer("group_sizes", size, least=1)
 
     @classmethod
     def toolkit(cls, **changes: Any) -> AnalysisSettings:
-        """The conventions of the web-generator-toolkit (Brady and Gunther), with which published tables come out."""
+        """Return the conventions of the web-generator-toolkit (Brady and Gunther), which give its published tables."""
         return cls(**{"percentile_rule": "jmeter", "rate_convention": "toolkit", **changes})

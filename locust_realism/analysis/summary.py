@@ -1,34 +1,35 @@
-"""The summary of a log: one JSON document from which the console, the tabs, the report and the command line are drawn.
+"""Summary of a log: the one JSON document behind the console, the tabs, the report and the command line.
 
-The analysis of a live test, of a finished file and of a merged distributed run is this function on the same type. The
-document is described, key by key, in docs/json.md.
+A running test, a finished file and a merged distributed run are analysed by this function on one type. docs/json.md
+describes the document key by key. The workload that a recording saves beside its launches lets its summary equal the
+live one.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import replace
-from typing import Any
+from collections.abc import Sequence
+from dataclasses import asdict, replace
+from pathlib import Path
 
-from locust_realism.analysis.capacity import capacity_section
+from locust_realism.analysis.capacity.capacity import MIN_LEVEL_S, capacity_section
+from locust_realism.analysis.capacity.levels import level_rows, split_levels
 from locust_realism.analysis.charts import chart_data
-from locust_realism.analysis.evidence import Evidence, Facts, collect
-from locust_realism.analysis.intervals import group_table, in_launch_order, interval_row, launch_table
-from locust_realism.analysis.jsonable import to_json_safe
-from locust_realism.analysis.names import name_verdicts
-from locust_realism.analysis.percentiles import percentiles
-from locust_realism.analysis.planned_stages import planned_stages
-from locust_realism.analysis.responses import bytes_table, known_responses, response_table
-from locust_realism.analysis.settings import AnalysisSettings
-from locust_realism.analysis.stages import stage_table
-from locust_realism.analysis.steady_state import warm_up_rows
-from locust_realism.analysis.verdict import judge
+from locust_realism.analysis.document import Pattern, Source, SourceDetails, Summary
+from locust_realism.analysis.percentiles import four_percentiles, percentiles
+from locust_realism.analysis.settings import AnalysisSettings, WorkloadModel
+from locust_realism.analysis.stats.intervals import group_table, in_launch_order, interval_row, launch_table
+from locust_realism.analysis.stats.responses import bytes_table, known_responses, response_table
+from locust_realism.analysis.verdict.evidence import Evidence, Facts, collect
+from locust_realism.analysis.verdict.judge import judge, name_verdicts
+from locust_realism.analysis.verdict.stages import planned_stages, stage_table
 from locust_realism.analysis.window import held_rows, steady_rows, window_document, with_held, with_untrimmed
+from locust_realism.common.json import to_json_safe
 from locust_realism.recording.launches import LaunchLog
+from locust_realism.recording.reading import held_us, read_health, read_info, read_sessions
+from locust_realism.workload.rates.profile import RateProfile
+from locust_realism.workload.rates.shapes import rate_profile_from_dict
 
 SCHEMA_VERSION = 1
-
-Document = dict[str, Any]
 
 
 def summarize(
@@ -38,17 +39,14 @@ def summarize(
     window: tuple[int, int] | None = None,
     run_start_us: int | None = None,
     facts: Facts | None = None,
-    stages: Sequence[Mapping[str, Any]] = (),
-    source: Mapping[str, Any] | None = None,
-) -> Document:
-    """Everything that is known about a run, as a JSON-able document without NaN or infinity.
+    source: SourceDetails | None = None,
+) -> Summary:
+    """Return every figure of a run as a JSON-able document without NaN or infinity.
 
     - ``window`` (start, end) in epoch microseconds, both included, in place of the settings' cuts
     - ``run_start_us`` start of the run in epoch microseconds, zero of ``_s`` times; by default the first launch
-    - ``facts`` what is known beside the launches: the workload's model, planned rates, health, clocks
-    - ``stages`` the plan's stages, start_s, end_s and what was held (users, rate, think_time_s), where they are not
-      those that the facts and the log show
-    - ``source`` what the caller knows of where the log comes from; copied into the ``source`` key
+    - ``facts`` beside the launches: intended workload, planned rates, health, clocks
+    - ``source`` origin of the log, added to the ``source`` key
 
     >>> log = LaunchLog.build([0, 1000, 3000, 6000], [700, 900, 800, 650], names="home")
     >>> document = summarize(log)
@@ -57,21 +55,21 @@ def summarize(
     """
     settings = settings or AnalysisSettings()
     ordered = in_launch_order(log)
-    facts = _placed(facts or Facts(), ordered, run_start_us)
+    facts = facts or Facts()
+    # The first launch is the last resort as the zero of the plan's time.
+    starts = (run_start_us, facts.run_start_us, *ordered.launch_us[:1].tolist())
+    facts = replace(facts, run_start_us=next((start for start in starts if start is not None), None))
     origin = facts.run_start_us or 0
-    rows = steady_rows(
-        ordered,
-        settings,
-        run_start_us=run_start_us,
-        window=window,
-        warm_up_rows=warm_up_rows,
-    )
+    rows = steady_rows(ordered, settings, run_start_us=run_start_us, window=window)
     part = ordered.take(rows)
     groups = group_table(part, settings)
     judged = part.take(held_rows(part, facts.held_us))
     known_groups = groups if settings.group_sizes is None and len(judged) == len(part) else None
     evidence = collect(judged, settings, facts, known_groups)
-    document: Document = {
+    levels = split_levels(part, min_seconds=MIN_LEVEL_S)
+    level_table = level_rows(part, levels, settings.percentile_rule)
+    health = {"lateness_p99_ms": 1e3 * evidence.lateness_p99_s, **facts.health}
+    document: Summary = {
         "schema_version": SCHEMA_VERSION,
         "source": _source(log, source),
         "window": with_held(window_document(ordered, rows, settings, run_start_us), judged, facts.held_us),
@@ -84,72 +82,94 @@ def summarize(
         "pattern": _pattern(evidence),
         "workers": evidence.workers,
         "steady_state": evidence.steady,
-        "stages": stage_table(part, settings, stages or planned_stages(part, facts, origin), origin),
+        "stages": [*stage_table(part, settings, planned_stages(part, facts, origin), origin), *level_table],
         "capacity": capacity_section(
-            part,
-            rule=settings.percentile_rule,
-            think_s=facts.model.think_time_s,
-            health={"lateness_p99_ms": 1e3 * evidence.lateness_p99_s, **facts.health},
+            part, levels, level_table, think_s=facts.model.think_time_s, health=health, bounds=settings.bounds
         ),
         "verdict": judge(evidence, settings.bounds),
         "names": name_verdicts(judged, evidence, settings),
     }
     if window is None and len(part) < len(ordered):
-        document["window"] = with_untrimmed(document["window"], _untrimmed(ordered, settings))
+        rule = settings.percentile_rule
+        times = four_percentiles(percentiles(known_responses(ordered.response_us), rule=rule))
+        document["window"] = with_untrimmed(document["window"], interval_row(ordered.launch_us, rule=rule), times)
     if settings.charts:
         document["charts"] = chart_data(part, origin_us=run_start_us, planned=facts.planned_profile)
-    safe: Document = to_json_safe(document)
+    safe: Summary = to_json_safe(document)
     return safe
 
 
-def _placed(facts: Facts, ordered: LaunchLog, run_start_us: int | None) -> Facts:
-    """The facts with the start of the run: the plan's time is counted from there, not from the end of the warm-up."""
-    if run_start_us is None:
-        run_start_us = facts.run_start_us
-    if run_start_us is None and len(ordered):
-        run_start_us = int(ordered.launch_us[0])
-    return replace(facts, run_start_us=run_start_us)
-
-
-def _pattern(evidence: Evidence) -> Document:
+def _pattern(evidence: Evidence) -> Pattern:
     gaps, users = evidence.gaps, evidence.users
     return {
-        "raw_cov": gaps.raw_cov,
-        "cov": gaps.cov,
-        "cov_kind": gaps.kind,
-        "clock_tick_us": evidence.tick_us,
-        "requests_per_task": evidence.per_task,
-        "autocorrelation": gaps.correlations,
-        "distance": gaps.distance,
-        "short_gaps": gaps.short_share,
-        "longest_gap_s": gaps.longest_s,
-        "longest_gap_at_s": gaps.longest_at_s,
-        "longest_share": gaps.longest_share,
-        "closed": evidence.closed,
-        "users": users.users,
-        "mean_concurrent_users": evidence.population,
-        "response_share": users.response_share,
-        "think_mean_s": users.think_mean,
-        "round_trip_s": users.round_trip,
-        "user_cov": users.user_cov,
-        "lateness_p50_ms": evidence.lateness_p50_s * 1e3,
-        "lateness_p99_ms": evidence.lateness_p99_s * 1e3,
-    }
+        "raw_cov": gaps.raw_cov, "cov": gaps.cov, "cov_kind": gaps.kind, "distance": gaps.distance,
+        "clock_tick_us": evidence.tick_us, "requests_per_task": evidence.per_task,
+        "autocorrelation": list(gaps.correlations), "short_gaps": gaps.short_share,
+        "longest_gap_s": gaps.longest_s, "longest_gap_at_s": gaps.longest_at_s, "longest_share": gaps.longest_share,
+        "closed": evidence.closed, "users": users.users, "mean_concurrent_users": evidence.population,
+        "response_share": users.response_share, "think_mean_s": users.think_mean,
+        "round_trip_s": users.round_trip, "user_cov": users.user_cov,
+        "lateness_p50_ms": evidence.lateness_p50_s * 1e3, "lateness_p99_ms": evidence.lateness_p99_s * 1e3,
+    }  # fmt: skip
 
 
-def _untrimmed(log: LaunchLog, settings: AnalysisSettings) -> Document:
-    """The same figures of every launch, so that what the cut changed can be seen."""
-    row = interval_row(log.launch_us, rule=settings.percentile_rule)
-    found = (percentiles(known_responses(log.response_us), (0.5, 0.95, 0.99), settings.percentile_rule) / 1e3).tolist()
-    keys = ("response_p50_ms", "response_p95_ms", "response_p99_ms")
-    return {key: row[key] for key in ("n", "rate", "cov")} | dict(zip(keys, found, strict=True))
-
-
-def _source(log: LaunchLog, given: Mapping[str, Any] | None) -> Document:
+def _source(log: LaunchLog, details: SourceDetails | None) -> Source:
     return {
         "rows": len(log),
         "names": len({label.name for label in log.labels}),
         "workers": int(log.worker.max(initial=-1)) + 1,
         "failures": int(log.failed.sum()),
-        **(given or {}),
+        **(details or {}),
     }
+
+
+def describe_workload(facts: Facts, run_start_us: int) -> dict[str, object]:
+    """Return the workload for ``run.json``, JSON-able; :func:`recorded_facts` reads it.
+
+    >>> describe_workload(Facts(model=WorkloadModel(kind="open")), 5)["planned_profile"] is None
+    True
+    """
+
+    profiles = {"planned_profile": facts.planned_profile, "arrival_profile": facts.arrival_profile}
+    return {
+        "model": asdict(facts.model),
+        **{key: each.to_dict() if isinstance(each, RateProfile) else None for key, each in profiles.items()},
+        "run_start_us": run_start_us,
+        "missed_launches": facts.missed_launches,
+    }
+
+
+def recorded_facts(paths: Sequence[Path]) -> Facts:
+    """Return the facts of the first recording of a whole run among the paths; empty without one.
+
+    Missing or unreadable facts are left out.
+    """
+    for path in paths:
+        if path.is_dir() and (held := held_us(path)) is not None:
+            info = read_info(path)
+            offset = info.get("clock_offset_sd_us")
+            facts = Facts(
+                held_us=held,
+                health=read_health(path).between(*held).worst(),
+                user_starts_us=read_sessions(path).start_us,
+                clock_offset_sd_us=float(offset) if isinstance(offset, int | float) else None,
+            )
+            return _with_workload(facts, info.get("workload"))
+    return Facts()
+
+
+def _with_workload(facts: Facts, workload: object) -> Facts:
+    if not isinstance(workload, dict):
+        return facts
+    try:
+        launches, arrivals = workload["planned_profile"], workload.get("arrival_profile")
+        return replace(
+            facts,
+            model=WorkloadModel(**workload["model"]),
+            planned_profile=None if launches is None else rate_profile_from_dict(launches),
+            arrival_profile=None if arrivals is None else rate_profile_from_dict(arrivals),
+            run_start_us=int(workload["run_start_us"]),
+            missed_launches=int(workload.get("missed_launches", 0)),
+        )
+    except (AttributeError, KeyError, TypeError, ValueError):  # another version's file, or a damaged one
+        return facts

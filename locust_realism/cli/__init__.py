@@ -1,9 +1,9 @@
-"""The command ``locust-realism``: figures, comparisons and conversions of recorded runs, without a running Locust.
+"""Command ``locust-realism``: figures, comparisons and conversions of recorded runs, without a running Locust.
 
-Each subcommand is a :class:`Command` in a module of this package; COMMANDS is the table of them. A module is imported
-only when its command is asked for, so that ``locust-realism --help`` is immediate.
+COMMANDS lists the subcommands. The module of its name, with ``configure`` (adds the options), ``run`` (returns the exit
+status) and ``EPILOG``, is imported only for its command, so that ``locust-realism --help`` is immediate.
 
-Exit status: 0 done, 1 a threshold or comparison failed, 2 wrong usage or a file that cannot be read.
+Exit status: 0 done, 1 a threshold or comparison failed, 2 wrong usage or an unreadable file.
 """
 
 from __future__ import annotations
@@ -15,21 +15,21 @@ from collections.abc import Sequence
 from importlib import import_module
 from importlib.metadata import PackageNotFoundError, version
 
-from locust_realism.cli.base import Command, CommandError
+from locust_realism.cli.shared import CommandError
 
 COMMANDS: dict[str, str] = {
     "analyze": "launch pattern, exact percentiles, verdict and capacity of a recorded run",
-    "compare": "whether one run is faster than another, beyond what chance explains",
-    "fit": "arrivals, sessions, think times and requests as a server's access log has them",
+    "compare": "differences between runs that are larger than chance explains",
+    "fit": "arrivals, sessions, think times and requests from a server's access log",
     "export": "convert a recording to another format",
-    "merge": "put the recordings of several workers or parts into one",
+    "merge": "merge the recordings of several workers or parts into one",
     "sweep": "run a scenario over a grid of users, think times, seeds and servers",
 }
-"""Name of each subcommand and its line in the help; ``COMMAND`` of module ``locust_realism.cli.<name>`` is the rest."""
+"""Name of each subcommand, which is its module in this package too, and its line of help."""
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """Run the command line; returns the exit status."""
+    """Run the command line and return the exit status."""
     arguments = list(sys.argv[1:] if argv is None else argv)
     parser = build_parser(next((word for word in arguments if word in COMMANDS), None))
     try:
@@ -41,15 +41,15 @@ def main(argv: Sequence[str] | None = None) -> int:
         print(f"locust-realism: {error}", file=sys.stderr)
         return 2
     except BrokenPipeError:
-        # The reader, such as head, has closed the pipe: nothing is wrong, and Python must not complain at exit.
+        # A reader such as head has closed the pipe: this is no error, and Python must not print one at exit.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 0
     except KeyboardInterrupt:
         return 130
 
 
-def build_parser(wanted: str | None = None) -> argparse.ArgumentParser:
-    """The parser with all subcommands; only the options of ``wanted`` are filled in."""
+def build_parser(selected: str | None = None) -> argparse.ArgumentParser:
+    """Return the parser of all subcommands, with the options of ``selected`` only."""
     parser = argparse.ArgumentParser(
         prog="locust-realism", description="Show with exact figures whether a load test behaved like real users."
     )
@@ -57,11 +57,11 @@ def build_parser(wanted: str | None = None) -> argparse.ArgumentParser:
     commands = parser.add_subparsers(title="commands", metavar="COMMAND", required=True)
     for name, line in COMMANDS.items():
         sub = commands.add_parser(name, help=line, description=line[0].upper() + line[1:] + ".")
-        if name == wanted:
-            command: Command = import_module(f"locust_realism.cli.{name}").COMMAND
+        if name == selected:
+            command = import_module(f"locust_realism.cli.{name}")
             command.configure(sub)
             sub.formatter_class = argparse.RawDescriptionHelpFormatter
-            sub.epilog = command.epilog
+            sub.epilog = command.EPILOG
             sub.set_defaults(run=command.run)
     return parser
 

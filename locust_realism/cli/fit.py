@@ -1,113 +1,95 @@
-"""``locust-realism fit``: arrivals, sessions, think times and requests as a server's log has them."""
+"""``locust-realism fit``: arrivals, sessions, think times and requests from a server's access log."""
 
 from __future__ import annotations
 
 import argparse
-import json
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from locust_realism.analysis.log_reading import FitSettings
-from locust_realism.cli.base import Command, CommandError, Progress, output, span, terminal_width
-from locust_realism.recording.formats.access_logs import VISITORS
-from locust_realism.report.fit_table import call_of
-from locust_realism.report.text import clean, wants_color, wants_unicode
-from locust_realism.web.exports import csv_text
-from locust_realism.workload.observed_rates import BINS_S
+from locust_realism.cli import shared
+from locust_realism.common.durations import read_duration
+from locust_realism.fit.access_logs import VISITORS
+from locust_realism.fit.fitted_document import FitDocument, call_of
+from locust_realism.fit.log_reading import FitSettings
+from locust_realism.fit.rates import BINS_S
+from locust_realism.fit.rendering import profile_lines, render_fit, render_fit_page
+from locust_realism.report.csv_tables import csv_text
+from locust_realism.report.terminal import Screen
+
+TABLES = ("requests", "families", "arrivals")
+"""Tables of --format csv: requests by name, distributions of the think times, rates by time of day."""
 
 EPILOG = """\
 ACCESS_LOG is a log of Apache or nginx in the common or combined format, gzip or not; several files (rotated ones, or
 those of several servers) are read as one log, in order of time. A JMeter JTL or a recording of this extension works
-too; each user slot is then a visitor.
+too; then each user slot is a visitor.
 
   locust-realism fit access.log* --no-static --no-bots --profile-csv day.csv --html fit.html --locustfile fitted.py
 
-makes a profile for rate_from_csv("day.csv", interpolation="step", repeat=True) and a locustfile that runs as it is.
-See docs/fit.md for what the figures mean and what the JSON holds.
+writes a profile for rate_from_csv("day.csv", interpolation="step", repeat=True) and a locustfile that runs as it is.
+docs/fit.md explains the figures and the JSON.
 """
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
-    """Options of ``fit``."""
+    """Add the options of ``fit``."""
     parser.add_argument("files", nargs="+", type=Path, metavar="ACCESS_LOG")
-    sessions = parser.add_argument_group("sessions")
-    sessions.add_argument("--gap", type=span, default=1800.0, metavar="TIME", help="a pause that ends a session (30m)")
-    sessions.add_argument(
-        "--visitor", choices=VISITORS, default=VISITORS[0], help=f"what tells visitors apart ({VISITORS[0]})"
-    )
-    requests = parser.add_argument_group("requests")
-    requests.add_argument("--no-static", action="store_true", help="leave out images, styles, scripts, fonts, media")
-    requests.add_argument("--no-bots", action="store_true", help="leave out agents that say that they are robots")
-    requests.add_argument(
-        "--exclude",
-        action="append",
-        default=[],
-        metavar="REGEX",
-        help="leave out paths in which this is found; may be given several times",
-    )
-    requests.add_argument("--keep-ids", action="store_true", help="do not put {id} for numbers and the like in paths")
-    times = parser.add_argument_group("times")
-    times.add_argument("--timezone", metavar="NAME", help="of the time of day, such as Europe/Berlin (as in the log)")
-    times.add_argument(
-        "--bin", type=span, metavar="TIME", help="width of the bins of a day: 1m, 5m, 10m, 15m, 30m or 1h (by the data)"
-    )
-    times.add_argument("--confidence", type=float, default=0.95, metavar="SHARE", help="of the intervals (0.95)")
-    out = parser.add_argument_group("output")
-    out.add_argument("--format", choices=("table", "json", "csv"), default="table", help="(table)")
-    out.add_argument("--table", choices=list(TABLES), default="requests", help="the table of --format csv (requests)")
-    out.add_argument("-o", "--output", type=Path, metavar="FILE", help="write there and not to standard output")
-    out.add_argument("--names", type=int, default=20, metavar="N", help="requests in the table (20)")
-    out.add_argument("--profile-csv", type=Path, metavar="FILE", help="also write the rates for rate_from_csv")
-    out.add_argument("--profile", choices=("day", "week"), default="day", help="what --profile-csv holds (day)")
-    out.add_argument(
-        "--rate", choices=("sessions", "requests"), default="sessions", help="whose rate it holds (sessions)"
-    )
-    out.add_argument("--html", type=Path, metavar="FILE", help="also write the plots, one page that opens offline")
-    out.add_argument("--locustfile", type=Path, metavar="FILE", help="also write a locustfile that runs as it is")
+    add = parser.add_argument_group("sessions").add_argument
+    add("--gap", dest="gap_s", type=read_duration, metavar="TIME", help="a pause that ends a session (30m)")
+    add("--visitor", choices=VISITORS, default=VISITORS[0], help=f"identity of a visitor ({VISITORS[0]})")
+    add = parser.add_argument_group("requests").add_argument
+    add("--no-static", action="store_true", help="leave out images, styles, scripts, fonts, media")
+    add("--no-bots", action="store_true", help="leave out agents that call themselves robots")
+    exclude = "leave out paths that contain a match; may be given several times"
+    add("--exclude", action="append", default=[], metavar="REGEX", help=exclude)
+    add("--keep-ids", action="store_true", help="keep numbers and the like in paths, instead of {id}")
+    add = parser.add_argument_group("times").add_argument
+    add("--timezone", metavar="NAME", help="of the time of day, such as Europe/Berlin (as in the log)")
+    bins = "width of the bins of a day: 1m, 5m, 10m, 15m, 30m or 1h (by the data)"
+    add("--bin", type=read_duration, metavar="TIME", help=bins)
+    add("--confidence", type=float, metavar="SHARE", help="of the intervals (0.95)")
+    shared.add_output_options(parser, tables=TABLES)
+    add = parser.add_argument_group("contents").add_argument
+    add("--names", type=int, default=20, metavar="N", help="requests in the table (20)")
+    add("--profile-csv", type=Path, metavar="FILE", help="also write the rates for rate_from_csv")
+    add("--profile", choices=("day", "week"), default="day", help="length of --profile-csv (day)")
+    rates = ("sessions", "requests")
+    add("--rate", choices=rates, default="sessions", help="rates in --profile-csv (sessions)")
+    add("--locustfile", type=Path, metavar="FILE", help="also write a locustfile that runs as it is")
 
 
 def run(options: argparse.Namespace) -> int:
-    """Read, fit, print and write what was asked for."""
-    from locust_realism.analysis.log_fit import fit_log
+    """Read the logs, fit the model, print and write the results."""
+    from locust_realism.fit.fitting import fit_log
 
     settings = settings_of(options)
-    progress = Progress()
-    try:
-        what = f"reading {options.files[0].name}" + (f" and {n} more" if (n := len(options.files) - 1) else "")
-        with progress.step(what):
-            document = fit_log(options.files, settings, progress.advance)
-    except OSError as error:
-        raise CommandError(f"cannot read {error.filename}: {clean(error.strerror or error)}") from None
-    except ValueError as error:
-        raise CommandError(clean(error)) from None
+    step = f"reading {options.files[0].name}" + (f" and {n} more" if (n := len(options.files) - 1) else "")
+    with shared.command_errors(), shared.progress(step) as advance:
+        try:
+            document = fit_log(options.files, settings, advance)
+        except OSError as error:
+            raise shared.CommandError(f"cannot read {error.filename}: {shared.reason(error)}") from None
     if options.profile_csv:
-        _write_profile(document, options)
+        with shared.command_errors():
+            lines = profile_lines(document, week=options.profile == "week", requests=options.rate == "requests")
+        shared.write_text("\n".join(lines) + "\n", options.profile_csv)
     if options.html:
-        from locust_realism.report.fit_page import render_fit_page
-
-        page = render_fit_page(document)
-        with output(options.html) as stream:
-            stream.write(page)
+        shared.write_text(render_fit_page(document), options.html)
     if options.locustfile:
         _write_locustfile(document, options.locustfile)
-    with output(options.output) as stream:
+    with shared.output(options.output) as stream:
         if options.format == "json":
-            json.dump(document, stream, indent=2, ensure_ascii=True, allow_nan=False)
-            stream.write("\n")
+            shared.write_json(document, stream, ensure_ascii=True)
         elif options.format == "csv":
             stream.write(csv_text(*table_of(document, options.table)))
         else:
-            _print(document, options, stream)
+            print(render_fit(document, Screen.of(stream), names=max(options.names, 0)), file=stream)
     return 0
 
 
-TABLES = ("requests", "families", "arrivals")
-"""What ``--format csv`` can hold: the names, the distributions of the think times, the rate by time of day."""
-
-
-def table_of(document: Mapping[str, Any], table: str) -> tuple[list[str], list[dict[str, Any]]]:
-    """Columns and rows of one of :data:`TABLES`; an interval is two columns, its ends, as ``_low`` and ``_high``."""
+def table_of(document: FitDocument, table: str) -> tuple[list[str], list[dict[str, object]]]:
+    """Return columns and rows of one of :data:`TABLES`; an interval is two columns, ``_low`` and ``_high``."""
     if table == "families":
         families = document["think_times"]["families"]
         rows = [_flat({**each, "distribution": call_of(each["distribution"])}) for each in families]
@@ -118,8 +100,9 @@ def table_of(document: Mapping[str, Any], table: str) -> tuple[list[str], list[d
     return list(dict.fromkeys(key for row in rows for key in row)), rows
 
 
-def _flat(row: Mapping[str, Any]) -> dict[str, Any]:
-    found: dict[str, Any] = {}
+def _flat(row: Mapping[str, Any]) -> dict[str, object]:
+    """Return a row without nested values: intervals as two columns, parameters as columns of their own."""
+    found: dict[str, object] = {}
     for key, value in row.items():
         if key.endswith("interval"):
             low, high = value or (None, None)
@@ -133,54 +116,19 @@ def _flat(row: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def settings_of(options: argparse.Namespace) -> FitSettings:
-    """FitSettings of the options; CommandError where they are out of bounds."""
+    """Return the FitSettings of the options."""
     width = options.bin
     if width is not None and width not in BINS_S:
-        raise CommandError(f"--bin must be 1m, 5m, 10m, 15m, 30m or 1h, not {width:g} s")
-    try:
-        return FitSettings(
-            gap_s=options.gap,
-            visitor=options.visitor,
-            no_static=options.no_static,
-            no_bots=options.no_bots,
-            exclude=tuple(options.exclude),
-            keep_ids=options.keep_ids,
-            timezone=options.timezone,
-            bin_s=None if width is None else int(width),
-            confidence=options.confidence,
-        )
-    except ValueError as error:
-        raise CommandError(clean(error)) from None
+        raise shared.CommandError(f"--bin must be 1m, 5m, 10m, 15m, 30m or 1h, not {width:g} s")
+    with shared.command_errors():
+        return shared.from_options(FitSettings, options, exclude=tuple(options.exclude), bin_s=width and int(width))
 
 
-def _print(document: Mapping[str, Any], options: argparse.Namespace, stream: Any) -> None:
-    from locust_realism.report.fit_table import render_fit
-
-    color, width = wants_color(stream), terminal_width(stream)
-    names = max(options.names, 0)
-    print(render_fit(document, color=color, width=width, names=names, unicode=wants_unicode(stream)), file=stream)
-
-
-def _write_profile(document: Mapping[str, Any], options: argparse.Namespace) -> None:
-    from locust_realism.report.fit_profile import profile_lines
-
-    try:
-        lines = profile_lines(document, week=options.profile == "week", requests=options.rate == "requests")
-    except ValueError as error:
-        raise CommandError(str(error)) from None
-    with output(options.profile_csv) as stream:
-        stream.write("\n".join(lines) + "\n")
-
-
-def _write_locustfile(document: Mapping[str, Any], path: Path) -> None:
-    from locust_realism.report.fit_locustfile import NothingToAsk, render_locustfile
+def _write_locustfile(document: FitDocument, path: Path) -> None:
+    from locust_realism.fit.locustfile import NothingToSend, render_locustfile
 
     try:
         text = render_locustfile(document, file=path.name)
-    except NothingToAsk as error:
-        raise CommandError(f"a locustfile cannot be written: {error}") from None
-    with output(path) as stream:
-        stream.write(text)
-
-
-COMMAND = Command(configure, run, EPILOG)
+    except NothingToSend as error:
+        raise shared.CommandError(f"a locustfile cannot be written: {error}") from None
+    shared.write_text(text, path)

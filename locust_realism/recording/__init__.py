@@ -1,1 +1,1 @@
-"""What happened: the columnar record of launches, sessions and generator health; files in and out."""
+"""Record of a run: columns of launches, sessions and generator health; files in and out."""

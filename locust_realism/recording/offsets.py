@@ -1,17 +1,17 @@
 """Offsets between the clocks of the workers and the master's, from exchanged messages.
 
 A worker sends at t0 (its clock), the master receives at t1 and answers at t2 (the master's clock), the worker receives
-at t3. The master's clock is then ahead of the worker's by theta = ((t1 - t0) + (t2 - t3)) / 2, with an error of at most
-half the time on the way, ((t3 - t0) - (t2 - t1)) / 2, however unequal the two ways are (RFC 5905, section 8). A busy
-event loop delays most messages, hardly ever all: of every 32 probes the one that was fastest is kept. Clocks drift by
-some 30 microseconds a second, so a line is fitted to the kept ones.
+at t3. The master's clock is then ahead of the worker's by theta = ((t1 - t0) + (t2 - t3)) / 2. The error is at most
+half the travel time, ((t3 - t0) - (t2 - t1)) / 2, however unequal the two ways are (RFC 5905, section 8). A busy event
+loop delays most messages, hardly ever all: the fastest of every 32 probes is kept. Clocks drift by some 30 microseconds
+a second, so a line is fitted to the kept probes.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, replace
-from typing import Any, TypeVar
+from dataclasses import dataclass, replace
+from typing import TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -22,10 +22,10 @@ from locust_realism.recording.sessions import SessionLog
 Rows = TypeVar("Rows", LaunchLog, SessionLog)
 
 PROBES = 32
-"""Probes of which the one with the least time on the way is kept."""
+"""Probes of which the one with the least travel time is kept."""
 
 KEPT = 240
-"""Kept probes that the line is fitted to; older ones are forgotten."""
+"""Kept probes that the line is fitted to; older ones are dropped."""
 
 
 @dataclass(frozen=True)
@@ -44,21 +44,21 @@ class Probe:
 
     @property
     def offset_us(self) -> float:
-        """What the master's clock is ahead of the worker's by."""
+        """Lead of the master's clock over the worker's."""
         return ((self.t1 - self.t0) + (self.t2 - self.t3)) / 2
 
     @property
     def error_us(self) -> float:
-        """The offset is wrong by at most this much."""
+        """Bound of the offset's error."""
         return ((self.t3 - self.t0) - (self.t2 - self.t1)) / 2
 
 
 @dataclass(frozen=True)
 class ClockLine:
-    """A worker's clock against the master's: at t by the worker's, ``offset_us`` + ``drift`` (t - ``at_us``).
+    """Lead of the master's clock over a worker's: at t by the worker's, ``offset_us`` + ``drift`` (t - ``at_us``).
 
-    ``sd_us`` is the standard deviation of the offset as far as it can be known, ``probes`` how many it rests on.
-    ``shared`` says that both read one clock, of one machine: then the offset is 0.
+    ``sd_us`` is the estimated standard deviation of the offset, ``probes`` the number of probes. ``shared``: both
+    processes read the clock of one machine, and the offset is 0.
     """
 
     at_us: int = 0
@@ -69,37 +69,26 @@ class ClockLine:
     shared: bool = False
 
     def offset_at(self, times_us: Int64) -> NDArray[np.float64]:
-        """The offset at instants of the worker's clock, in microseconds, shape as given."""
+        """Return the offset at instants of the worker's clock, in microseconds, shape as given."""
         return np.asarray(self.offset_us + self.drift * (np.asarray(times_us) - self.at_us), dtype=np.float64)
 
     @property
     def matters(self) -> bool:
-        """Whether the clocks are known to differ: correcting by less than the uncertainty would only add noise."""
+        """True if the clocks differ significantly: a correction below the uncertainty would only add noise."""
         return not self.shared and self.probes > 0 and abs(self.offset_us) > 2 * self.sd_us
 
 
-def packed_line(line: ClockLine) -> dict[str, Any]:
-    """A line as it goes into a report or a file."""
-    return asdict(line)
-
-
-def unpacked_line(data: Mapping[str, Any]) -> ClockLine:
-    """A line out of a report or a file; KeyError or ValueError when it is none."""
-    return ClockLine(
-        int(data["at_us"]),
-        float(data["offset_us"]),
-        float(data["drift"]),
-        float(data["sd_us"]),
-        int(data["probes"]),
-        bool(data["shared"]),
-    )
+def unpacked_line(data: Mapping[str, float]) -> ClockLine:
+    """Return the line of a report or a file (``asdict``); KeyError, TypeError or ValueError if it is none."""
+    offset, drift, sd = (float(data[name]) for name in ("offset_us", "drift", "sd_us"))
+    return ClockLine(int(data["at_us"]), offset, drift, sd, int(data["probes"]), bool(data["shared"]))
 
 
 SHARED = ClockLine(sd_us=0.0, shared=True)
 
 
 class OffsetEstimator:
-    """Keeps the best of each :data:`PROBES` probes and fits the line; ``line()`` is the estimate so far.
+    """Estimate of a clock line from the best of each :data:`PROBES` probes.
 
     >>> estimator = OffsetEstimator()
     >>> for second in range(64):
@@ -114,7 +103,7 @@ class OffsetEstimator:
         self._count = 0
 
     def add(self, probe: Probe) -> None:
-        """Take a probe; one whose times run backwards (a message of an earlier connection) is left out."""
+        """Add a probe, unless its times run backwards (a message of an earlier connection)."""
         if probe.t3 < probe.t0 or probe.t2 < probe.t1 or probe.error_us < 0:
             return
         self._count += 1
@@ -125,7 +114,7 @@ class OffsetEstimator:
             del self._kept[:-KEPT]
 
     def line(self) -> ClockLine:
-        """The line through the kept probes, weighted by 1/error²; one probe alone gives an offset without drift."""
+        """Return the line through the kept probes, weighted by 1/error²; one probe alone gives no drift."""
         points = self._kept or ([min(self._window, key=lambda p: p.error_us)] if self._window else [])
         if not points:
             return ClockLine()
@@ -140,35 +129,28 @@ class OffsetEstimator:
         # a drift from probes within a few seconds would be noise: a line needs at least four kept ones
         drift = float(np.sum(weights * apart * (offsets - offset)) / spread) if len(points) >= 4 and spread > 0 else 0.0
         residuals = offsets - offset - drift * apart
-        # half the way is a bound for any asymmetry; as a deviation, uniform within it, that is error / sqrt(3)
+        # half the travel time bounds the error of any asymmetry; uniform within it, its deviation is error / sqrt(3)
         asymmetry = float(errors.min()) / 3**0.5
         scatter = float(np.sqrt(np.average(residuals**2, weights=weights))) if len(points) > 2 else 0.0
         return ClockLine(round(at), offset, drift, float(np.hypot(asymmetry, scatter)), self._count)
 
 
-def on_master_clock(log: LaunchLog, lines: Mapping[int, ClockLine]) -> LaunchLog:
-    """The launches with the times of each worker mapped to the master's clock, where the two are known to differ."""
-    return _shifted(log, log.worker, lines, "launch_us", ("launch_us", "planned_us"))
-
-
-def sessions_on_master_clock(log: SessionLog, lines: Mapping[int, ClockLine]) -> SessionLog:
-    """The sessions with the times of each worker mapped to the master's clock, where the two are known to differ."""
-    return _shifted(log, log.worker, lines, "start_us", ("start_us", "end_us", "planned_us"))
+def on_master_clock(log: Rows, lines: Mapping[int, ClockLine]) -> Rows:
+    """Return the log with each worker's times mapped to the master's clock, where the two are known to differ."""
+    times = {
+        name: getattr(log, name) for name in ("launch_us", "start_us", "end_us", "planned_us") if name in log.DTYPES
+    }
+    shift = shifts_us(next(iter(times.values())), log.worker, lines)
+    if not shift.any():
+        return log
+    return replace(log, **{name: np.where(c == MISSING, c, c + shift) for name, c in times.items()})
 
 
 def shifts_us(times_us: Int64, worker: Int32, lines: Mapping[int, ClockLine]) -> Int64:
-    """What must be added to times by the clocks of workers to have them by the master's, where the two differ."""
+    """Return the microseconds to add to times of the workers' clocks for those of the master's clock."""
     shift = np.zeros(len(worker), dtype=np.int64)
     for index, line in lines.items():
         if line.matters:
             mine = worker == index
             shift[mine] = np.rint(line.offset_at(times_us[mine]))
     return shift
-
-
-def _shifted(log: Rows, worker: Int32, lines: Mapping[int, ClockLine], at: str, names: tuple[str, ...]) -> Rows:
-    shift = shifts_us(getattr(log, at), worker, lines)
-    if not shift.any():
-        return log
-    columns = {name: getattr(log, name) for name in names}
-    return replace(log, **{name: np.where(c == MISSING, c, c + shift) for name, c in columns.items()})

@@ -1,8 +1,8 @@
 """Exact order statistics, means and deviations of values that come in pieces and are never held together.
 
-Each value is first counted in a cell that is at most 1/128 of it wide. The counts tell in which cell each wanted rank
-lies; the values are then run through again and those of the wanted cells counted one by one. Nothing is rounded,
-estimated or sampled, and memory does not depend on how many values there are.
+A first pass counts each value in a cell at most 1/128 of it wide. The counts give the cell of each wanted rank; further
+passes count the values of these cells one by one. Nothing is rounded, estimated or sampled, and memory does not depend
+on the number of values.
 """
 
 from __future__ import annotations
@@ -13,27 +13,28 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
+from locust_realism.common.validation import refusal
 from locust_realism.recording.launches import Int64
 
 MANTISSA_BITS = 7
 CELLS = 53 << MANTISSA_BITS
-"""Cells of a group: those of every whole number up to 2**53."""
+"""Cells of a group, for whole numbers up to 2**53."""
 
 LOWEST = -1
-"""The least value that can be counted."""
+"""Least countable value."""
 
 STEP_BITS = 16
-"""A cell is told apart into at most so many bits at a time; one of more takes another run through the values."""
+"""Bits of a cell that one pass resolves; a wider cell takes another pass."""
 
 TABLE = 1 << 22
-"""Counters of one run (32 MB); more wanted cells than fit take another one."""
+"""Counters of one pass (32 MB); more wanted cells than fit take another pass."""
 
 _SHIFT = 52 - MANTISSA_BITS
 _FIRST = 1023 << MANTISSA_BITS
 
 
 def cells_of(values: Int64) -> Int64:
-    """The cell of each value: the exponent and the first bits of the mantissa of value + 2, as a float has them.
+    """Return the cell of each value: the float's exponent and first bits of the mantissa of value + 2.
 
     >>> cells_of(np.array([-1, 0, 1, 98, 1000])).tolist()
     [0, 128, 192, 840, 1274]
@@ -42,7 +43,7 @@ def cells_of(values: Int64) -> Int64:
 
 
 def cell_bounds(cell: int) -> tuple[int, int]:
-    """First value of a cell, and of the cell after it."""
+    """Return the first value of a cell, and of the cell after it."""
     edges = (np.array([cell, cell + 1]) + _FIRST << _SHIFT).view(np.float64)
     low, high = (int(np.ceil(edge)) - (1 - LOWEST) for edge in edges)
     return low, high
@@ -50,7 +51,7 @@ def cell_bounds(cell: int) -> tuple[int, int]:
 
 @dataclass
 class _Wanted:
-    """Ranks of one group that lie within ``low`` to ``high`` (not included), counted from there."""
+    """Ranks of one group whose values are from ``low`` to below ``high``."""
 
     group: int
     cell: int
@@ -64,9 +65,9 @@ class _Wanted:
 class Selection:
     """Order statistics of several groups of whole numbers from LOWEST on.
 
-    First ``count(codes, values)`` for all pieces, then ``want(group, rank)``, then as long as ``begin()`` is true
+    Call ``count(codes, values)`` for all pieces, then ``want(group, rank)``. While ``begin()`` is true, call
     ``refine(codes, values)`` for all pieces again and ``finish()``; at last ``value(group, rank)``. ``codes`` is the
-    group of each value, or one for all. With ``total`` the last group is all others together, and codes never name it.
+    group of each value, or one for all. With ``total`` the last group is all others together, and no code names it.
 
     >>> pieces = [(np.array([0, 1, 0]), np.array([7, 5, 3])), (np.array([0, 0]), np.array([900, 40]))]
     >>> selection = Selection(3, total=True)
@@ -84,18 +85,14 @@ class Selection:
 
     def __init__(self, groups: int, *, total: bool = False) -> None:
         if groups < 1 + total:
-            raise ValueError(f"groups={groups} must be >= {1 + total}")
+            raise refusal("groups", f">= {1 + total}", groups)
         self._parts = groups - total
         self._has_total = total
         self._counts = np.zeros((self._parts, CELLS), dtype=np.int64)
-        self._centre = np.zeros(self._parts)
-        self._off = np.zeros(self._parts, dtype=np.int64)
-        self._squares = np.zeros(self._parts)
-        self._n = np.zeros(self._parts, dtype=np.int64)
+        self._centre, self._squares = np.zeros(self._parts), np.zeros(self._parts)
+        self._off, self._n = np.zeros(self._parts, dtype=np.int64), np.zeros(self._parts, dtype=np.int64)
         self._wanted: list[_Wanted] = []
         self._found: dict[tuple[int, int], int] = {}
-
-    # The first run ----------------------------------------------------------------------------------------------
 
     def count(self, codes: NDArray[np.integer] | int, values: Int64) -> None:
         """Count a piece."""
@@ -118,44 +115,41 @@ class Selection:
         self._squares += np.bincount(each, weights=off * off, minlength=self._parts)
 
     def n(self, group: int) -> int:
-        """How many values a group has."""
+        """Return the number of values of a group."""
         return int(self._n.sum() if self._is_total(group) else self._n[group])
 
     def sum(self, group: int) -> int:
-        """The exact sum of a group's values."""
+        """Return the exact sum of a group's values."""
         if self._is_total(group):
             return sum(map(self.sum, range(self._parts)))
         return int(self._n[group]) * int(self._centre[group]) + int(self._off[group])
 
     def mean(self, group: int) -> float:
-        """The mean of a group that has values."""
+        """Return the mean of a group that has values."""
         return self.sum(group) / self.n(group)
 
-    def sdev(self, group: int) -> float:
-        """Standard deviation (n - 1) of a group; NaN below two values."""
+    def stddev(self, group: int) -> float:
+        """Return the standard deviation (n - 1) of a group, NaN below two values."""
         n = self.n(group)
         if n < 2:
             return float("nan")
-        parts = range(self._parts) if self._is_total(group) else (group,)
         mean, total = self.mean(group), 0.0
-        for part in parts:
-            if self._n[part]:
-                size, off = int(self._n[part]), int(self._off[part])
-                total += float(self._squares[part]) - off * off / size + size * (self.mean(part) - mean) ** 2
+        for part in range(self._parts) if self._is_total(group) else (group,):
+            if size := int(self._n[part]):
+                within = float(self._squares[part]) - int(self._off[part]) ** 2 / size
+                total += within + size * (self.mean(part) - mean) ** 2
         return float(np.sqrt(max(total, 0.0) / (n - 1)))
 
     def _is_total(self, group: int) -> bool:
         return self._has_total and group == self._parts
 
-    # The runs after it ------------------------------------------------------------------------------------------
-
     def want(self, group: int, *ranks: int) -> None:
-        """Ask for the values at ranks, 1 to n, of a group."""
+        """Request the values at ranks, 1 to n, of a group."""
         counts = self._counts.sum(axis=0) if self._is_total(group) else self._counts[group]
         reached = np.cumsum(counts)
         for rank in sorted(set(ranks)):
             if not 1 <= rank <= int(reached[-1]):
-                raise ValueError(f"rank={rank} of group {group} must be from 1 to {int(reached[-1])}")
+                raise refusal(f"rank of group {group}", f"from 1 to {int(reached[-1])}", rank)
             cell = int(np.searchsorted(reached, rank))
             within = rank - int(reached[cell - 1] if cell else 0)
             known = [wanted for wanted in self._wanted if (wanted.group, wanted.cell) == (group, cell)]
@@ -171,7 +165,7 @@ class Selection:
             self._wanted.append(wanted)
 
     def begin(self) -> bool:
-        """Whether the values must be run through once more; the cells of this run are then chosen."""
+        """Choose the cells of another pass; return False if no pass is needed."""
         left = TABLE
         places: set[tuple[int, int]] = set()
         for wanted in self._wanted:
@@ -186,16 +180,13 @@ class Selection:
 
     def refine(self, codes: NDArray[np.integer] | int, values: Int64) -> None:
         """Count a piece within the chosen cells."""
-        chosen = [wanted for wanted in self._wanted if wanted.table is not None]
-        if not chosen or not len(values):
-            return
         cells = cells_of(values)
-        self._refine([w for w in chosen if not self._is_total(w.group)], codes, cells, values)
-        self._refine([w for w in chosen if self._is_total(w.group)], self._parts, cells, values)
+        chosen = [wanted for wanted in self._wanted if wanted.table is not None]
+        for total in (False, True):
+            if len(values) and (alike := [wanted for wanted in chosen if self._is_total(wanted.group) == total]):
+                self._refine(alike, self._parts if total else codes, cells, values)
 
     def _refine(self, chosen: Sequence[_Wanted], codes: NDArray[np.integer] | int, cells: Int64, values: Int64) -> None:
-        if not chosen:
-            return
         groups = max(wanted.group for wanted in chosen) + 1
         which = np.full((groups, CELLS), -1, dtype=np.int32)
         for k, wanted in enumerate(chosen):
@@ -206,7 +197,7 @@ class Selection:
             each, cells, values = each[beyond], cells[beyond], values[beyond]
         found = which[each, cells]
         inside = np.flatnonzero(found >= 0)
-        # few values are in a wanted cell: these may be told apart by a slower way
+        # few values are in a wanted cell: sorting these is cheap
         order = inside[np.argsort(found[inside], kind="stable")]
         edges = np.searchsorted(found[order], np.arange(len(chosen) + 1))
         for wanted, start, end in zip(chosen, edges[:-1], edges[1:], strict=True):
@@ -216,7 +207,7 @@ class Selection:
             wanted.table += np.bincount(mine, minlength=len(wanted.table))
 
     def finish(self) -> None:
-        """All pieces have been refined: what is now one value is found, what is not is wanted still."""
+        """End a pass: keep the ranks whose value is found, narrow the cells of the others."""
         waiting, self._wanted = self._wanted, []
         for wanted in waiting:
             if wanted.table is None:
@@ -232,5 +223,5 @@ class Selection:
                 self._narrow(_Wanted(wanted.group, wanted.cell, low, low + (1 << wanted.step), ranks))
 
     def value(self, group: int, rank: int) -> int:
-        """The value at a rank that was asked for."""
+        """Return the value at a requested rank."""
         return self._found[group, rank]

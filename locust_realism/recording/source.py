@@ -1,18 +1,18 @@
-"""What reading a file of launches gives: the rows, and which lines could not be used."""
+"""Result of reading a file of launches: the rows, and the lines that were left out."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 from locust_realism.recording.launches import LaunchLog
 
 LISTED = 20
-"""Bad lines that are listed one by one; more are only counted."""
+"""Bad lines listed one by one; more are only counted."""
 
 
 @dataclass(frozen=True)
 class BadLine:
-    """A line that was left out: its number in the file (1 is the first; None where unknown) and why."""
+    """Line that was left out: its number in the file (1 is the first; None where unknown) and the reason."""
 
     line: int | None
     reason: str
@@ -23,22 +23,20 @@ class BadLine:
 
 @dataclass(frozen=True)
 class LaunchFile:
-    """A file of launches that has been read.
+    """Content of a file of launches.
 
     - ``log`` the rows, in the order of the file
     - ``format`` name of the format
-    - ``bad_rows`` how many rows were left out, ``bad_lines`` the first of them with line numbers
-    - ``metadata`` what the file says of itself
+    - ``bad_rows`` number of rows left out, ``bad_lines`` the first of them with line numbers
     """
 
     log: LaunchLog
     format: str
     bad_rows: int = 0
     bad_lines: tuple[BadLine, ...] = ()
-    metadata: dict[str, str] = field(default_factory=dict)
 
     def complaint(self, name: str) -> str:
-        """One sentence on what was left out; empty when nothing was.
+        """Return one sentence on the rows left out, empty if there are none.
 
         >>> LaunchFile(LaunchLog.empty(), "jtl", 1, (BadLine(7, "3 fields"),)).complaint("run.jtl")
         'run.jtl: 1 row left out (line 7: 3 fields)'

@@ -1,1 +1,1 @@
-"""Who is shown it, on paper: the console table and the HTML report."""
+"""Summaries and comparisons as text, CSV, Parquet and offline HTML pages."""

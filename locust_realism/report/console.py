@@ -1,198 +1,162 @@
-"""What is printed at the end of a headless run and by ``locust-realism analyze``: one screen of text.
+"""Summary as text: verdict, exact percentiles and times between launches on one screen, further tables below.
 
-First whether the launches were like those of independent users and what to change if not, then the exact
-percentiles, then the times between launches. Only the summary document of :mod:`locust_realism.analysis.summary` is
-read, so that the terminal, the report and the tabs cannot disagree.
+Printed at the end of a headless run and by ``locust-realism analyze``. Input is only the summary document of
+:mod:`locust_realism.analysis.summary`, so that terminal, report and tabs show the same figures.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any
+from dataclasses import replace
 
+from locust_realism.analysis.document import Check, LaunchRow, ResponseRow, Summary
 from locust_realism.analysis.percentiles import RULES
-from locust_realism.report.text import Column, clean, number, paint, table, wrap
+from locust_realism.report.terminal import Column, Screen, clean, number, wrap
 
-SENTENCES = {
-    "green": "The launches came like those of independent users.",
-    "amber": "The launches came nearly like those of independent users; see the amber checks.",
-    "red": "The launches did not come like those of independent users.",
-    "not enough data": "Not enough launches to tell whether they came like those of independent users.",
-}
-STYLES = {"green": "green", "amber": "amber", "red": "red"}
-SEVERITY = {"red": 0, "amber": 1, "not enough data": 2, "green": 3}
+STYLES = ("green", "amber", "red")
+COUNTED = {"red": "red", "amber": "amber", "not enough data": "without enough data", "green": "green"}
 
-PERCENTILE_COLUMNS = (
-    Column("who", "Name", text=True),
-    Column("n", "requests", 0),
-    Column("failures", "failed", 0),
-    Column("rate", "req/s", 2, drop=3),
-    Column("p50_ms", "p50"),
-    Column("p90_ms", "p90", drop=2),
-    Column("p95_ms", "p95"),
-    Column("p99_ms", "p99"),
-    Column("p999_ms", "p99.9", drop=1),
-    Column("max_ms", "max", drop=4),
+_COLUMNS = {
+    each.key: each
+    for each in (
+        Column("who", "Name", text=True), Column("part", "Part", text=True),
+        Column("n", "requests", 0), Column("failures", "failed", 0), Column("users", "users", 0),
+        Column("start_s", "from s", 0), Column("end_s", "to s", 0), Column("think_time_s", "Z s", 2),
+        Column("planned_rate", "planned/s", 2), Column("arrival_rate", "arrivals/s", 2),
+        Column("rate", "req/s", 2), Column("cov", "CoV", 2), Column("mean_ms", "mean"), Column("sdev_ms", "sdev"),
+        Column("p50_ms", "p50"), Column("p90_ms", "p90"), Column("p95_ms", "p95"), Column("p99_ms", "p99"),
+        Column("p999_ms", "p99.9"), Column("min_ms", "min"), Column("max_ms", "max"),
+        Column("think_ms", "Z"), Column("feedback", "R/(R+Z)", 3), Column("little_users", "X (R+Z)", 1),
+    )
+}  # fmt: skip
+
+
+def _columns(keys: str, drop: str = "", **titles: str) -> tuple[Column, ...]:
+    """Return columns by their keys; a table that is too wide omits those of ``drop`` from the last to the first."""
+    order = {key: position for position, key in enumerate(drop.split(), 1)}
+    return tuple(
+        replace(_COLUMNS[key], title=titles.get(key, _COLUMNS[key].title), drop=order.get(key, 0))
+        for key in keys.split()
+    )
+
+
+_FIGURES = "rate mean_ms p50_ms p90_ms p95_ms p99_ms"
+PERCENTILE_COLUMNS = _columns(
+    "who n failures rate p50_ms p90_ms p95_ms p99_ms p999_ms max_ms", "p999_ms p90_ms rate max_ms"
 )
-LAUNCH_COLUMNS = (
-    Column("who", "Name", text=True),
-    Column("n", "n", 0),
-    Column("rate", "per s", 2, drop=3),
-    Column("mean_ms", "mean"),
-    Column("sdev_ms", "sdev", drop=1),
-    Column("cov", "CoV", 2),
-    Column("p50_ms", "p50", drop=2),
-    Column("p90_ms", "p90", drop=4),
-    Column("p95_ms", "p95", drop=5),
-    Column("p99_ms", "p99", drop=3),
-    Column("min_ms", "min", drop=7),
-    Column("max_ms", "max", drop=6),
+LAUNCH_COLUMNS = _columns(
+    "who n rate mean_ms sdev_ms cov p50_ms p90_ms p95_ms p99_ms min_ms max_ms",
+    "sdev_ms p50_ms p99_ms rate p90_ms p95_ms max_ms min_ms",
+    n="n",
+    rate="per s",
 )
-
 GROUP_COLUMNS = (
-    Column("users", "users", 0),
-    Column("n", "n", 0),
-    Column("rate", "per s", 2),
-    Column("mean_ms", "mean", 2),
-    Column("sdev_ms", "sdev", 2),
-    Column("cov", "CoV", 2),
+    *_columns("users n rate", n="n", rate="per s"),
+    *(replace(each, decimals=2) for each in _columns("mean_ms sdev_ms cov")),
 )
 LEVEL_COLUMNS = (
     Column("users", "users", 1),
-    Column("n", "requests", 0),
-    Column("failures", "failed", 0, drop=5),
-    Column("rate", "req/s", 2),
-    Column("mean_ms", "R mean", drop=2),
-    Column("p50_ms", "p50"),
-    Column("p90_ms", "p90", drop=3),
-    Column("p95_ms", "p95"),
-    Column("p99_ms", "p99", drop=1),
-    Column("think_ms", "Z", drop=4),
-    Column("feedback", "R/(R+Z)", 3),
-    Column("little_users", "X (R+Z)", 1),
+    *_columns(
+        f"n failures {_FIGURES} think_ms feedback little_users",
+        "p99_ms mean_ms p90_ms think_ms failures",
+        mean_ms="R mean",
+    ),
+)
+PART_COLUMNS = _columns(f"part n {_FIGURES}", "p90_ms mean_ms")
+STAGE_COLUMNS = _columns(
+    f"start_s end_s users planned_rate arrival_rate think_time_s n failures {_FIGURES} cov",
+    "p90_ms mean_ms cov n failures",
 )
 
 
-def render_summary(
-    summary: Mapping[str, Any], *, color: bool, width: int, height: int = 40, unicode: bool = True
-) -> str:
-    """The summary document as text of at most about ``height`` lines of ``width`` columns.
+def render_summary(summary: Summary, screen: Screen, *, height: int = 40) -> str:
+    """Return the summary document as text of about ``height`` lines at most.
 
-    When there are more names than fit, those with the most requests are shown and the others are counted in a line.
+    A table with more names than fit shows those with the most requests and counts the others in a line.
 
-    >>> row = dict(label="Aggregated", method="", n=3, failures=0, rate=1.5, p50_ms=10.0, p90_ms=12.0, p95_ms=12.0)
-    >>> print(render_summary({"verdict": {"overall": "not enough data", "checks": []},
-    ...                       "response_times": [row], "launches": []}, color=False, width=90))
+    >>> from locust_realism import LaunchLog, summarize
+    >>> summary = summarize(LaunchLog.build([0, 1_000_000, 3_000_000], [9000, 10_000, 12_000]))
+    >>> print(render_summary(summary, Screen(90))[:31])
     Launch pattern: NOT ENOUGH DATA
-      Not enough launches to tell whether they came like those of independent users.
-    <BLANKLINE>
-    Response times (ms)
-      Name        requests  failed  req/s  p50  p90  p95  p99  p99.9  max
-      Aggregated         3       0   1.50   10   12   12    -      -    -
     """
-    width = max(40, width)
-    lines = verdict_lines(summary, color=color, width=width, height=height, unicode=unicode)
-    lines += window_lines(summary, color=color, width=width)
+    lines = verdict_lines(summary, screen, height=height)
+    lines += screen.wrap(summary["window"]["sentence"], "dim", indent="  ")
     names = max(3, (height - len(lines) - 10) // 2)
-    rule = rule_text(summary)
-    sections = (
-        ("Response times (ms)", rule, "response_times", PERCENTILE_COLUMNS),
-        ("Time between launches (ms)", "failures are launches too; n counts the intervals", "launches", LAUNCH_COLUMNS),
+    rule = RULES.get(summary["rule"], summary["rule"])
+    intervals = "failures are launches too; n counts the intervals"
+    sections: tuple[tuple[str, str, Sequence[ResponseRow | LaunchRow], Sequence[Column]], ...] = (
+        ("Response times (ms)", rule, summary["response_times"], PERCENTILE_COLUMNS),
+        ("Time between launches (ms)", intervals, summary["launches"], LAUNCH_COLUMNS),
     )
-    for title, note, key, columns in sections:
-        rows = table_rows(summary, key)
+    for title, note, rows, columns in sections:
         if rows:
-            lines += ["", *_title(title, note, color, width)]
-            lines += _section(rows, columns, names, width=width, color=color, unicode=unicode)
+            lines += ["", *screen.heading(title, note), *_largest(rows, columns, names, screen)]
     return "\n".join(lines)
 
 
-def table_rows(summary: Mapping[str, Any], key: str) -> list[dict[str, Any]]:
-    """The rows of one table of the summary, the aggregated one last; ``who`` is method and name in one."""
-    section = summary.get(key) or []
-    rows = section.get("rows", []) if isinstance(section, Mapping) else section
-    return [
-        {
-            **row,
-            "p50_ms": row.get("p50_ms", row.get("median_ms")),
-            "who": _who(row.get("method") or "", row.get("label", "")),
-        }
-        for row in rows
-    ]
-
-
-def _who(method: str, label: str) -> str:
-    """Method and name in one; a name that begins with its method says it once.
-
-    >>> _who("GET", "home"), _who("GET", "GET file"), _who("", "Aggregated")
-    ('GET home', 'GET file', 'Aggregated')
-    """
-    return label if label.startswith(f"{method} ") else f"{method} {label}".strip()
-
-
-def rule_text(summary: Mapping[str, Any]) -> str:
-    """The percentile rule of the summary in words, empty when it names none."""
-    section = summary.get("response_times")
-    rule = section.get("rule") if isinstance(section, Mapping) else None
-    rule = rule or summary.get("rule") or ""
-    return clean(RULES.get(str(rule), rule))
-
-
-def verdict_lines(
-    summary: Mapping[str, Any], *, color: bool, width: int, height: int = 40, unicode: bool = True
+def _largest(
+    rows: Sequence[ResponseRow | LaunchRow], columns: Sequence[Column], names: int, screen: Screen
 ) -> list[str]:
-    """The overall verdict as a sentence, then what was seen and what to do for each cause and what follows from it."""
-    verdict = summary.get("verdict") or {}
-    overall = str(verdict.get("overall", "not enough data"))
-    style = STYLES.get(overall, "bold")
-    lines = [paint(f"Launch pattern: {clean(overall).upper()}", style, color=color)]
-    lines += wrap(clean(verdict.get("sentence") or SENTENCES.get(overall, "")), width, indent="  ")
-    checks = list(verdict.get("checks") or [])
-    bad = [check for check in checks if check.get("status") in ("red", "amber")]
-    known = {check.get("id") for check in bad}
-    roots = [check for check in bad if check.get("follows_from") not in known]
+    """Return the table of the ``names`` largest rows in their order, then the total."""
+    *each, total = rows
+    kept = set(range(len(each)))
+    if len(each) > names:
+        kept = set(sorted(kept, key=lambda i: -each[i]["n"])[: names - 1])
+    shown = [*(row for i, row in enumerate(each) if i in kept), total]
+    # A name that begins with its method stays as it is.
+    bare = [row["label"].removeprefix(f"{row['method']} ") for row in shown]
+    named = [{**row, "who": f"{row['method']} {name}".strip()} for row, name in zip(shown, bare, strict=True)]
+    lines = screen.table(columns, named, total_last=True)
+    if hidden := len(each) - len(kept):
+        lines.append(screen.paint(f"  and {hidden} more names with fewer requests", "dim"))
+    return lines
+
+
+def verdict_lines(summary: Summary, screen: Screen, *, height: int = 40) -> list[str]:
+    """Return the verdict's sentence, then each root cause with its advice and its consequences."""
+    verdict = summary["verdict"]
+    overall, checks = verdict["overall"], verdict["checks"]
+    lines = [screen.paint(f"Launch pattern: {clean(overall).upper()}", overall if overall in STYLES else "bold")]
+    lines += screen.wrap(verdict["sentence"], indent="  ")
+    bad = [check for check in checks if check["status"] in ("red", "amber")]
+    numbers = {check["id"] for check in bad}
+    roots = [check for check in bad if check["follows_from"] not in numbers]
     if roots and overall not in STYLES:
-        # a red check under "not enough data" would look like a contradiction
-        lines += wrap("There is no verdict yet; what is already visible:", width, indent="  ")
+        # A red check under "not enough data" would otherwise contradict the verdict.
+        lines += screen.wrap("There is no verdict yet; what is already visible:", indent="  ")
     room = max(6, height // 2 - len(lines) - 2)
     for position, check in enumerate(roots):
-        block = check_lines(check, color=color, width=width, unicode=unicode)
-        block += consequence_lines([c for c in bad if c.get("follows_from") == check.get("id")], width=width)
+        block = check_lines(check, screen)
+        follows = [
+            f"{each['id']} {each['name']} ({each['status']}, {figure_text(each['value'])})"
+            for each in bad
+            if each["follows_from"] == check["id"]
+        ]
+        block += screen.wrap(f"From this follows: {', '.join(follows)}.", indent="    ") if follows else []
         if len(block) > room:
             lines.append(f"  and {len(roots) - position} more amber or red check(s)")
             break
         room -= len(block)
         lines += block
-    lines += wrap(_count(checks), width, indent="  ")
-    return lines
+    counts = {words: sum(check["status"] == status for check in checks) for status, words in COUNTED.items()}
+    counted = ", ".join(f"{count} {words}" for words, count in counts.items() if count)
+    return lines + (screen.wrap(f"Checks: {counted}.", indent="  ") if counted else [])
 
 
-def consequence_lines(checks: Sequence[Mapping[str, Any]], *, width: int) -> list[str]:
-    """The checks that another explains, in one paragraph: they need no advice of their own."""
-    said = [
-        f"{clean(check.get('id', ''))} {clean(check.get('name', ''))} ({clean(check.get('status', ''))}, "
-        f"{figure_text(check['value']) if check.get('value') is not None else 'no figure'})"
-        for check in checks
-    ]
-    return wrap("From this follows: " + ", ".join(said) + ".", width, indent="    ") if said else []
+def check_lines(check: Check, screen: Screen) -> list[str]:
+    """Return a check's status, name, value and bound, then its explanation under a hanging indent."""
+    status, value, bound = check["status"], check["value"], check["bound"]
+    head = f"{status.upper()}  {check['id']} {check['name']}"
+    head += f": {figure_text(value)}" if value is not None else ""
+    head += f" (bound {figure_text(bound)})" if bound is not None else ""
+    first, *rest = wrap(clean(head), screen.width - 4)
+    mark = "●" if screen.unicode else "*"
+    marked = screen.paint(mark + " " + first[: len(status)], status) + first[len(status) :]
+    return ["  " + marked, *("    " + line for line in rest), *screen.wrap(check["explanation"], indent="    ")]
 
 
-def check_lines(check: Mapping[str, Any], *, color: bool, width: int, unicode: bool = True) -> list[str]:
-    """One check: its status, name and value against the bound, then its explanation, wrapped under a hanging indent."""
-    status = str(check.get("status", ""))
-    mark = "●" if unicode else "*"
-    value = check.get("value")
-    figure = f": {figure_text(value)}" if value is not None else ""
-    bound = f" (bound {clean(figure_text(check['bound']))})" if check.get("bound") is not None else ""
-    head = f"{clean(check.get('id', ''))} {clean(check.get('name', ''))}{figure}{bound}"
-    first, *rest = wrap(f"{status.upper()}  {head}", width - 4) or [""]
-    marked = paint(mark + " " + first[: len(status)], STYLES.get(status, "bold"), color=color) + first[len(status) :]
-    explanation = wrap(clean(check.get("explanation") or ""), width, indent="    ")
-    return ["  " + marked, *("    " + line for line in rest), *explanation]
-
-
-def figure_text(value: Any) -> str:
-    """A value or bound of a check in four significant figures; text, and pairs of numbers, as they are.
+def figure_text(value: object) -> str:
+    """Return a value or bound of a check in four significant figures; text stays, pairs become a range.
 
     >>> figure_text(1.08234), figure_text([0.95, 1.05]), figure_text(15200.0), figure_text("N/4")
     ('1.082', '0.95 to 1.05', '15,200', 'N/4')
@@ -200,85 +164,67 @@ def figure_text(value: Any) -> str:
     if isinstance(value, (list, tuple)):
         return " to ".join(figure_text(part) for part in value)
     if isinstance(value, (int, float)) and not isinstance(value, bool):
-        # Four figures of what is zero but for rounding, such as 1.3e-09, would be noise.
+        # Four figures of a value that is zero but for rounding, such as 1.3e-09, would be noise.
         return f"{value:,.0f}" if abs(value) >= 1000 else f"{value:.4g}" if abs(value) >= 5e-5 else "0"
-    return clean(value)
+    return "no figure" if value is None else clean(value)
 
 
-def window_lines(summary: Mapping[str, Any], *, color: bool, width: int) -> list[str]:
-    """What part of the run the figures are of: requests used, duration, and what was cut at the start and the end."""
-    window = summary.get("window") or {}
-    if window.get("sentence"):
-        return [paint(line, "dim", color=color) for line in wrap(clean(window["sentence"]), width, indent="  ")]
-    parts = []
-    if window.get("n") is not None:
-        parts.append(f"{number(window['n'], 0)} requests")
-    if window.get("duration_s") is not None:
-        parts.append(f"{number(window['duration_s'], 1)} s")
-    if window.get("skip_s"):
-        parts.append(f"the first {number(window['skip_s'], 1)} s left out as warm-up")
-    return [paint("  Window: " + ", ".join(parts), "dim", color=color)] if parts else []
+def group_lines(summary: Summary, screen: Screen) -> list[str]:
+    """Return the CoV of the times between launches by number of users; empty without recorded users."""
+    if not summary["groups"]:
+        return []
+    note = "the launches of the first 1, 2, 3 ... users together"
+    heading = screen.heading("Time between launches by group size (ms)", note)
+    return ["", *heading, *screen.table(GROUP_COLUMNS, summary["groups"])]
 
 
-def _count(checks: Sequence[Mapping[str, Any]]) -> str:
-    counts = {status: sum(check.get("status") == status for check in checks) for status in SEVERITY}
-    said = {"red": "red", "amber": "amber", "green": "green", "not enough data": "without enough data"}
-    return "Checks: " + ", ".join(f"{counts[s]} {said[s]}" for s in SEVERITY if counts[s]) + "." if checks else ""
+def capacity_lines(summary: Summary, screen: Screen) -> list[str]:
+    """Return warnings, the conclusion and a row for each level of concurrency; empty without levels."""
+    found = summary["capacity"]
+    if not found or not found["levels"]:
+        return []
+    lines = ["", *screen.heading("Capacity by concurrent users (ms)", "X (R+Z) should be the users: Little's law")]
+    lines += [part for warning in found["warnings"] for part in screen.wrap(warning, "amber", indent="  ")]
+    lines += screen.wrap(found["explanation"], indent="  ")
+    if usl := found["usl"]:
+        peak = usl["peak_users"]
+        law = f"contention alpha {usl['alpha']:.3g}, coherency beta {usl['beta']:.3g}, one user {usl['gamma']:.3g}/s"
+        top = "no peak within what was measured" if peak is None else f"its peak is at {peak:,.0f} users"
+        lines += screen.wrap(f"Universal scalability law: {law}; {top}.", "dim", indent="  ")
+    return [*lines, *screen.table(LEVEL_COLUMNS, found["levels"])]
 
 
-def _title(title: str, note: str, color: bool, width: int) -> list[str]:
-    heading = paint(title, "bold", color=color)
-    if not note:
-        return [heading]
-    if len(title) + 2 + len(note) <= width:
-        return [heading + paint("  " + note, "dim", color=color)]
-    return [heading, *(paint(line, "dim", color=color) for line in wrap(note, width, indent="  "))]
+def steady_lines(summary: Summary, screen: Screen) -> list[str]:
+    """Return the run's halves beside JMeter's window of samples, then MSER-5 and the spread of equal pieces.
 
-
-def _section(
-    rows: Sequence[Mapping[str, Any]], columns: Sequence[Column], names: int, *, width: int, color: bool, unicode: bool
-) -> list[str]:
-    *each, total = rows
-    shown = each
-    if len(each) > names:
-        largest = sorted(range(len(each)), key=lambda i: -(each[i].get("n") or 0))[: names - 1]
-        shown = [each[i] for i in sorted(largest)]
-    lines = table(columns, [*shown, total], width=width, color=color, unicode=unicode, total_last=True)
-    hidden = len(each) - len(shown)
-    if hidden:
-        lines.append(paint(f"  and {hidden} more names with fewer requests", "dim", color=color))
+    Empty for a run with too few requests to divide.
+    """
+    found = summary["steady_state"]
+    rows: list[Mapping[str, object]] = [
+        {"part": name, **half} for name, half in zip(("first half", "second half"), found["halves"], strict=False)
+    ]
+    if window := found["jmeter_window"]:
+        rows.append({**window, "part": f"JMeter's last {number(window['samples'], 0)}", "n": window["samples"]})
+    if not rows:
+        return []
+    lines = ["", *screen.heading("Steady state: response times (ms)"), *screen.table(PART_COLUMNS, rows)]
+    early = "nothing is"
+    if found["mser5_rows"]:
+        early = f"the first {number(found['mser5_rows'], 0)} requests ({number(found['mser5_s'], 1)} s) are"
+    lines += screen.wrap(f"By MSER-5 {early} warm-up.", "dim", indent="  ")
+    p95 = [piece["p95_ms"] for piece in found["pieces"] if piece["p95_ms"] is not None]
+    if len(p95) > 1:
+        span = f"{number(min(p95), 0)} to {number(max(p95), 0)} ms"
+        text = f"The p95 of {len(p95)} pieces of 20,000 requests is {span}."
+        lines += screen.wrap(text, "dim", indent="  ")
     return lines
 
 
-def group_lines(summary: Mapping[str, Any], *, color: bool, width: int) -> list[str]:
-    """The CoV of the times between launches by size of the group of users; empty where no users were recorded."""
-    rows = summary.get("groups") or []
-    if not rows:
+def stage_lines(summary: Summary, screen: Screen) -> list[str]:
+    """Return a row for each stage of the plan; empty for a run of one stage."""
+    rows = [row for row in summary["stages"] if row["kind"] == "stage"]
+    if len(rows) < 2:
         return []
-    note = "the launches of the first 1, 2, 3 ... users together"
-    heading = _title("Time between launches by group size (ms)", note, color, width)
-    return ["", *heading, *table(GROUP_COLUMNS, rows, width=width, color=color)]
-
-
-def capacity_lines(summary: Mapping[str, Any], *, color: bool, width: int) -> list[str]:
-    """What was measured at each level of concurrency, warnings first; empty where the summary has no capacity."""
-    found = summary.get("capacity") or {}
-    rows = found.get("levels") or []
-    if not rows:
-        return []
-    lines = [
-        "",
-        *_title("Capacity by concurrent users (ms)", "X (R+Z) should be the users: Little's law", color, width),
-    ]
-    for warning in found.get("warnings") or []:
-        lines += [paint(line, "amber", color=color) for line in wrap(clean(warning), width, indent="  ")]
-    lines += wrap(clean(found.get("explanation") or ""), width, indent="  ")
-    if usl := found.get("usl"):
-        peak = usl.get("peak_users")
-        text = (
-            f"Universal scalability law: contention alpha {usl['alpha']:.3g}, coherency beta {usl['beta']:.3g}, "
-            f"one user {usl['gamma']:.3g}/s; "
-            + (f"its peak is at {peak:,.0f} users." if peak is not None else "no peak within what was measured.")
-        )
-        lines += [paint(line, "dim", color=color) for line in wrap(text, width, indent="  ")]
-    return [*lines, *table(LEVEL_COLUMNS, rows, width=width, color=color)]
+    shown = [column for column in STAGE_COLUMNS if any(row.get(column.key) is not None for row in rows)]
+    note = "while the number of users, the planned rate or the think time held"
+    return ["", *screen.heading("Stages: response times (ms)", note), *screen.table(shown, rows)]

@@ -1,1 +1,1 @@
-"""The edge to Locust: the only package that imports locust or gevent."""
+"""The edge to Locust: recording, pacing and populations in a running test."""

@@ -1,10 +1,10 @@
-"""``python -m locust_realism.targets``: one server (M/M/1, 50 ms) that answers every path, or any ``--service``."""
+"""``python -m locust_realism.targets``: a server (M/M/1, 50 ms) that answers every path, or any ``--service``."""
 
 from __future__ import annotations
 
-from ..workload.distributions import exponential
-from .server import serve
-from .service import Page, Service, Station, Work
+from locust_realism.targets.server import serve
+from locust_realism.targets.service import Page, Service, Station, Work
+from locust_realism.workload.distributions import exponential
 
 ANYTHING = Service(
     {"server": Station()},

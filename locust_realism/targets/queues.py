@@ -1,25 +1,101 @@
-"""Queues with several servers, reckoned and not simulated: told who arrives when, they say who leaves when.
+"""Queues with several servers: departure times computed from arrival times, without a clock and without sleeping.
 
-Time is an argument; nothing here reads a clock or sleeps. All moments are seconds on the wall, and work is seconds of
-one server's time; a :class:`~.interruptions.WorkClock` knows when the servers stand still. A departure is exact to
-floating point, so a server that answers a little late does not serve the next one later.
+Times are seconds since the start; work is seconds of one server. Regular stalls and single pauses, such as those of a
+garbage collector, stop all servers. Queues therefore count *work time*, the time in which servers were at work, and
+:class:`WorkClock` converts it to wall time. A departure is exact to floating point: a late answer delays no other job.
 """
 
 from __future__ import annotations
 
 import heapq
+import math
 from abc import ABC, abstractmethod
 from dataclasses import dataclass
 from itertools import count
 
-from .interruptions import WorkClock
+from locust_realism.common.validation import positive, refusal
 
-_ROUNDING_S = 1e-9
+_ROUNDING = 1e-9
+"""Tolerance in seconds: a job that ends as a stall begins must not move behind it by a rounding error."""
+
+
+def make_positive(settings: object, *names: str) -> None:
+    """Make fields of a frozen dataclass floats; ValueError unless they are above 0."""
+    for name in names:
+        object.__setattr__(settings, name, positive(name, getattr(settings, name)))
+
+
+@dataclass(frozen=True)
+class Stalls:
+    """Regular stalls: all servers stand still in the last ``length`` of every ``every`` seconds (locks, checkpoints).
+
+    Raises ValueError unless 0 < length < every.
+    """
+
+    every: float
+    length: float
+
+    def __post_init__(self) -> None:
+        make_positive(self, "every", "length")
+        if self.length >= self.every:
+            raise refusal("length", f"< every = {self.every!r}", self.length)
+
+    def work(self, t: float) -> float:
+        """Return the seconds of work in the first ``t`` seconds.
+
+        >>> Stalls(every=5, length=1.5).work(4.0), Stalls(every=5, length=1.5).work(6.0)
+        (3.5, 4.5)
+        """
+        periods, rest = divmod(t, self.every)
+        usable = self.every - self.length
+        return periods * usable + min(rest, usable)
+
+    def wall(self, work: float) -> float:
+        """Return the first time at which so much work is done: the inverse of :meth:`work`.
+
+        >>> Stalls(every=5, length=1.5).wall(3.5), Stalls(every=5, length=1.5).wall(4.5)
+        (3.5, 6.0)
+        """
+        usable = self.every - self.length
+        periods = max(0, math.ceil(work / usable - _ROUNDING) - 1)
+        return periods * self.every + (work - periods * usable)
+
+
+class WorkClock:
+    """Conversion of wall time to work time, with stalls and with pauses added as they happen.
+
+    Times must not decrease between calls: the clock keeps the last pause only.
+    """
+
+    def __init__(self, stalls: Stalls | None = None) -> None:
+        self._without_stalls = stalls.work if stalls else float
+        self._with_stalls = stalls.wall if stalls else float
+        self._lost = self._pause_begins = self._pause_ends = 0.0
+
+    def pause(self, now: float, length: float) -> None:
+        """Add a pause of ``length`` seconds from now, or from the end of the current pause."""
+        begin = self._without_stalls(now)
+        if begin >= self._pause_ends:
+            self._lost += self._pause_ends - self._pause_begins
+            self._pause_begins = self._pause_ends = begin
+        self._pause_ends += length
+
+    def work(self, now: float) -> float:
+        """Return the seconds of work until ``now``."""
+        at = self._without_stalls(now)
+        return at - self._lost - min(max(at - self._pause_begins, 0.0), self._pause_ends - self._pause_begins)
+
+    def wall(self, work: float) -> float:
+        """Return the first time at which so much work is done, given the pauses so far; not before the last one."""
+        at = work + self._lost
+        if at > self._pause_begins + _ROUNDING:
+            at += self._pause_ends - self._pause_begins
+        return self._with_stalls(at)
 
 
 @dataclass(slots=True, eq=False)
 class Job:
-    """One piece of work: when it came, the seconds of service that it needs, and when it was done."""
+    """A piece of work: arrival time, seconds of service, and departure time once it is done."""
 
     arrived: float
     work: float
@@ -32,10 +108,7 @@ class Job:
 
 
 class Queue(ABC):
-    """What the disciplines have in common: a bound, and counts.
-
-    ``room`` is how many may be there beyond the ``servers`` who are served, or None without bound.
-    """
+    """Base of the disciplines: ``servers``, ``room`` waiting places (None is unbounded), and counts."""
 
     def __init__(self, servers: int, room: int | None, clock: WorkClock) -> None:
         self.servers = servers
@@ -44,45 +117,50 @@ class Queue(ABC):
         self.served = self.refused = 0
         self.work_done = 0.0
         self._numbers = count()
+        self._present: list[tuple[float, int, Job]] = []  # a heap, by what decides the order of departure
+        self._at = self._given = 0.0
 
-    @abstractmethod
-    def __len__(self) -> int: ...
+    def __len__(self) -> int:
+        return len(self._present)
 
     def arrive(self, now: float, work: float) -> Job | None:
-        """Somebody comes at ``now`` with so much work; None if there is no room. Call :meth:`advance` before."""
+        """Add a job at ``now`` and return it, None if there is no room; call :meth:`advance` first."""
         if self.most is not None and len(self) >= self.most:
             self.refused += 1
             return None
         job = Job(now, work)
-        self._admit(job, self.clock.work(now))
+        heapq.heappush(self._present, (self._order(work, self.clock.work(now)), next(self._numbers), job))
         return job
 
     def advance(self, now: float) -> list[Job]:
-        """Who has left by ``now``, in order, each with the moment in ``departed``."""
-        done = self._leave(self.clock.work(now) + _ROUNDING_S)
+        """Remove and return the jobs done by ``now``, in order, with their departure times."""
+        until, done = self.clock.work(now) + _ROUNDING, list[Job]()
+        while self._present and (end := self._next()) <= until:
+            self._given, _, job = heapq.heappop(self._present)
+            self._at = end
+            job.departed = self.clock.wall(end)
+            self.work_done += job.work
+            done.append(job)
         self.served += len(done)
-        self.work_done += sum(job.work for job in done)
         return done
 
-    def due(self) -> float | None:
-        """When the next one leaves if nobody else comes; None if nobody is there."""
-        at = self._next()
-        return None if at is None else self.clock.wall(at)
+    def due(self) -> float:
+        """Return the next departure time if no job arrives, inf for an empty queue."""
+        return self.clock.wall(self._next()) if self._present else math.inf
 
     @abstractmethod
-    def _admit(self, job: Job, at: float) -> None: ...
+    def _order(self, work: float, at: float) -> float:
+        """Return the place of a job that arrives at work time ``at`` in the order of departure."""
 
     @abstractmethod
-    def _leave(self, until: float) -> list[Job]: ...
-
-    @abstractmethod
-    def _next(self) -> float | None: ...
+    def _next(self) -> float:
+        """Return the work time of the next departure."""
 
 
 class FcfsQueue(Queue):
     """First come, first served by ``servers`` equal servers.
 
-    Each begins when it has come and a server is free: the recursion of Kiefer and Wolfowitz (1955), Lindley's for one.
+    A job starts at the later of its arrival and the first free server (Kiefer and Wolfowitz 1955; Lindley for one).
 
     >>> queue = FcfsQueue(1, None, WorkClock())
     >>> jobs = [queue.arrive(0.0, 2.0), queue.arrive(1.0, 2.0)]
@@ -93,32 +171,21 @@ class FcfsQueue(Queue):
     def __init__(self, servers: int, room: int | None, clock: WorkClock) -> None:
         super().__init__(servers, room, clock)
         self._free = [0.0] * servers
-        self._departures: list[tuple[float, int, Job]] = []
 
-    def __len__(self) -> int:
-        return len(self._departures)
-
-    def _admit(self, job: Job, at: float) -> None:
-        end = max(at, self._free[0]) + job.work
+    def _order(self, work: float, at: float) -> float:
+        end = max(at, self._free[0]) + work
         heapq.heapreplace(self._free, end)
-        heapq.heappush(self._departures, (end, next(self._numbers), job))
+        return end
 
-    def _leave(self, until: float) -> list[Job]:
-        done = []
-        while self._departures and self._departures[0][0] <= until:
-            end, _, job = heapq.heappop(self._departures)
-            job.departed = self.clock.wall(end)
-            done.append(job)
-        return done
-
-    def _next(self) -> float | None:
-        return self._departures[0][0] if self._departures else None
+    def _next(self) -> float:
+        return self._present[0][0]
 
 
 class SharedQueue(Queue):
-    """Processor sharing: the n who are there get min(1, servers/n) of a server each, as threads on cores do.
+    """Processor sharing: each of n jobs gets min(1, servers/n) of a server, as threads on cores do.
 
-    All get the same, so who leaves next is who needs least of what each has been given since it came.
+    All get the same share, so the next to leave is the job with the least work left. ``_given`` is the work that each
+    job would have got since the start, up to the work time ``_at``.
 
     >>> queue = SharedQueue(1, None, WorkClock())
     >>> jobs = [queue.arrive(0.0, 2.0), queue.arrive(1.0, 2.0)]
@@ -126,38 +193,18 @@ class SharedQueue(Queue):
     [3.0, 4.0]
     """
 
-    def __init__(self, servers: int, room: int | None, clock: WorkClock) -> None:
-        super().__init__(servers, room, clock)
-        self._given = self._at = 0.0
-        self._present: list[tuple[float, int, Job]] = []
+    def _order(self, work: float, at: float) -> float:
+        if self._present:
+            self._given += (at - self._at) * self._share()
+        self._at = at
+        return self._given + work
 
-    def __len__(self) -> int:
-        return len(self._present)
+    def _next(self) -> float:
+        return self._at + max(0.0, self._present[0][0] - self._given) / self._share()
 
-    @property
     def _share(self) -> float:
         return min(1.0, self.servers / len(self._present))
 
-    def _admit(self, job: Job, at: float) -> None:
-        if self._present:
-            self._given += (at - self._at) * self._share
-        self._at = at
-        heapq.heappush(self._present, (self._given + job.work, next(self._numbers), job))
-
-    def _leave(self, until: float) -> list[Job]:
-        done = []
-        while (end := self._next()) is not None and end <= until:
-            self._given, _, job = heapq.heappop(self._present)
-            self._at = end
-            job.departed = self.clock.wall(end)
-            done.append(job)
-        return done
-
-    def _next(self) -> float | None:
-        if not self._present:
-            return None
-        return self._at + max(0.0, self._present[0][0] - self._given) / self._share
-
 
 DISCIPLINES: dict[str, type[Queue]] = {"fcfs": FcfsQueue, "ps": SharedQueue}
-"""Queue disciplines by the names that settings use."""
+"""Queue disciplines by their names in settings."""

@@ -1,51 +1,47 @@
-"""A service at work: requests wait here, in greenlets, until their work is done."""
+"""A service at work: the greenlet of a request waits until the work of the request is done."""
 
 from __future__ import annotations
 
+import math
 import time
-from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any
 
 import gevent
 import numpy as np
 from gevent.event import Event
 
-from ..workload.streams import Draw, batched_draws, name_key, spawn
-from .interruptions import WorkClock
-from .queues import DISCIPLINES, Job, Queue
-from .recent_load import RecentRate
-from .service import Service
+from locust_realism.targets.queues import DISCIPLINES, Job, Queue, WorkClock
+from locust_realism.targets.service import RecentRate, Service
+from locust_realism.workload.distributions.streams import Draw, batched_draws, name_key, spawn
 
 
 class Full(Exception):
-    """There is no room at the station of this name."""
+    """Refusal of a job: the station of this name has no room."""
 
 
 @dataclass(frozen=True)
 class Spent:
-    """Where the time of a request went, in seconds: ``waiting`` in queues, shares and stalls, ``service`` at work."""
+    """Time of a request in seconds: ``waiting`` in queues, shares and stalls, ``service`` at work."""
 
     waiting: float
     service: float
 
     @property
     def header(self) -> str:
-        """The value of a Server-Timing header (W3C), in milliseconds."""
+        """Value of a Server-Timing header (W3C), in milliseconds."""
         return f"queue;dur={self.waiting * 1e3:.3f}, service;dur={self.service * 1e3:.3f}"
 
 
 class RunningService:
-    """Draws service times, keeps the queues, and wakes each request when its work is done.
+    """Service times, queues, and the greenlet that wakes each request at its departure.
 
-    One greenlet sleeps until the next departure. Moments come from the queues and not from when it woke up, so its
-    lateness (half a millisecond) is added to an answer but never to the next in the queue.
+    Departure times come from the queues, not from the wake-up. A late wake-up (half a millisecond) delays one answer
+    and never the next job in the queue.
     """
 
-    def __init__(self, service: Service, now: Callable[[], float] = time.perf_counter) -> None:
+    def __init__(self, service: Service) -> None:
         self.service = service
-        self._now = now
-        self._began = now()
+        self._began = time.perf_counter()
         self._clock = WorkClock(service.stalls)
         self.queues: dict[str, Queue] = {
             name: DISCIPLINES[station.discipline](station.servers, station.room, self._clock)
@@ -56,60 +52,49 @@ class RunningService:
             name: batched_draws(work.time, spawn(entropy, name_key(name))) for name, work in service.work.items()
         }
         self._cached = service.cache and RecentRate(service.cache.memory)
-        self._living = service.collector and RecentRate(service.collector.memory)
+        self._collected = service.collector and RecentRate(service.collector.memory)
         self._count = 0
         self._waiting: dict[Job, Event] = {}
         self._changed = Event()
-        self._alarm = float("inf")
+        self._alarm = math.inf
         self._waker = gevent.spawn(self._wake)
 
     def elapsed(self) -> float:
-        """Seconds since the service began, which is when its stalls are counted from."""
-        return self._now() - self._began
+        """Return the seconds since the start of the service, which is also the origin of its stalls."""
+        return time.perf_counter() - self._began
 
     def do(self, *names: str) -> Spent:
-        """Have pieces of work done one after the other; blocks the greenlet. Raises Full where there is no room."""
-        self._note_request()
-        waiting = served = 0.0
-        for name in names:
-            job = self._one(name)
-            waiting += job.waited
-            served += job.work
-        return Spent(waiting, served)
+        """Do pieces of work one after the other, blocking the greenlet; raises Full at a station without room."""
+        now = self.elapsed()
+        self._count += 1
+        if self._cached:
+            self._cached.count(now)
+        if (collector := self.service.collector) and self._collected:
+            self._collected.count(now)
+            if self._count % collector.every == 0:
+                self._advance(now)
+                self._clock.pause(now, collector.pause(self._collected.at(now)))
+        jobs = [self._one(name) for name in names]
+        return Spent(sum(job.waited for job in jobs), sum(job.work for job in jobs))
 
-    def state(self) -> dict[str, Any]:
-        """Counts since the beginning, as plain data: utilization is work_s / (servers elapsed_s)."""
+    def state(self) -> dict[str, object]:
+        """Return the counts since the start as plain data: utilization is work_s / (servers elapsed_s)."""
         self._advance(self.elapsed())
         return {
             "elapsed_s": self.elapsed(),
             "requests": self._count,
             "stations": {
                 name: {
-                    "servers": queue.servers,
-                    "present": len(queue),
-                    "served": queue.served,
-                    "refused": queue.refused,
-                    "work_s": queue.work_done,
+                    "servers": queue.servers, "present": len(queue), "served": queue.served,
+                    "refused": queue.refused, "work_s": queue.work_done,
                 }
                 for name, queue in self.queues.items()
             },
-        }
+        }  # fmt: skip
 
     def stop(self) -> None:
-        """End the greenlet that wakes; requests that wait stay where they are."""
+        """End the waking greenlet; waiting requests stay blocked."""
         self._waker.kill()
-
-    def _note_request(self) -> None:
-        now = self.elapsed()
-        self._count += 1
-        if self._cached:
-            self._cached.count(now)
-        collector = self.service.collector
-        if collector and self._living:
-            self._living.count(now)
-            if self._count % collector.every == 0:
-                self._advance(now)
-                self._clock.pause(now, collector.pause(self._living.at(now)))
 
     def _one(self, name: str) -> Job:
         now = self.elapsed()
@@ -121,8 +106,7 @@ class RunningService:
         if job is None:
             raise Full(work.station)
         done = self._waiting[job] = Event()
-        due = queue.due()
-        if due is not None and due < self._alarm:
+        if queue.due() < self._alarm:
             self._changed.set()
         done.wait()
         return job
@@ -134,10 +118,9 @@ class RunningService:
 
     def _wake(self) -> None:
         while True:
-            dues = [due for queue in self.queues.values() if (due := queue.due()) is not None]
-            self._alarm = min(dues, default=float("inf"))
+            self._alarm = min((queue.due() for queue in self.queues.values()), default=math.inf)
             left = self._alarm - self.elapsed()
             if left > 0:
                 self._changed.clear()
-                self._changed.wait(None if left == float("inf") else left)
+                self._changed.wait(None if left == math.inf else left)
             self._advance(self.elapsed())

@@ -1,7 +1,7 @@
-"""What queueing theory says of a station, so that a measurement can be checked against it.
+"""Formulas of queueing theory for a station, to check a measurement against.
 
-Rates are a second, times in seconds. With processor sharing the means of :func:`mmc_response` and :func:`closed` hold
-for any distribution of the service time with that mean, with first come first served for the exponential one.
+Rates are per second, times in seconds. With processor sharing the means of :func:`mmc_response` and :func:`closed` hold
+for any service time distribution of that mean, with first come first served for the exponential one.
 Source: L. Kleinrock, Queueing Systems, volume 1, 1975; for sharing, F. P. Kelly, Reversibility and Stochastic Networks,
 1979, chapter 3.
 """
@@ -9,13 +9,14 @@ Source: L. Kleinrock, Queueing Systems, volume 1, 1975; for sharing, F. P. Kelly
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from typing import NamedTuple
 
-from ..workload.checks import not_negative, positive
+from locust_realism.common.numerics import invert_scalar
+from locust_realism.common.validation import not_negative, positive, refusal
 
 
 def erlang_b(servers: int, load: float) -> float:
-    """The share of arrivals that find all ``servers`` busy where nobody waits; ``load`` is rate times service time.
+    """Return the share of arrivals lost by ``servers`` without a queue; ``load`` is rate times service time.
 
     >>> round(erlang_b(2, 1.0), 4)
     0.2
@@ -27,19 +28,19 @@ def erlang_b(servers: int, load: float) -> float:
 
 
 def erlang_c(servers: int, load: float) -> float:
-    """The share of arrivals that wait in M/M/c; ``load``, rate times service time, must be below ``servers``.
+    """Return the share of arrivals that wait in M/M/c; ``load``, rate times service time, must be below ``servers``.
 
     >>> erlang_c(1, 0.5), round(erlang_c(2, 1.0), 4)
     (0.5, 0.3333)
     """
     if not load < servers:
-        raise ValueError(f"load must be < servers = {servers}, not {load!r}: the queue would grow without end")
+        raise refusal("load", f"< servers = {servers} (the queue would grow without end)", load)
     blocked = erlang_b(servers, load)
     return servers * blocked / (servers - load * (1 - blocked))
 
 
 def mmc_response(rate: float, service: float, servers: int = 1) -> float:
-    """Mean response time of M/M/c: S + C S / (c - a), with a the load and C Erlang's share of those who wait.
+    """Return the mean response time of M/M/c: S + C S / (c - a), a the load, C Erlang's share of waiting arrivals.
 
     >>> round(mmc_response(rate=10, service=0.05), 6)  # M/M/1: S / (1 - rho)
     0.1
@@ -49,7 +50,7 @@ def mmc_response(rate: float, service: float, servers: int = 1) -> float:
 
 
 def mmc_quantile(q: float, rate: float, service: float, servers: int = 1) -> float:
-    """The response time of M/M/c, first come first served, that a share ``q`` in [0, 1) of the requests do not exceed.
+    """Return the ``q`` quantile, q in [0, 1), of the response time of M/M/c, first come first served.
 
     Solves P(T > t) = e^(-t/S) (1 + C (1 - e^(-(c-1-a) t/S)) / (c-1-a)) = 1 - q.
 
@@ -57,7 +58,7 @@ def mmc_quantile(q: float, rate: float, service: float, servers: int = 1) -> flo
     2.9957
     """
     if not 0 <= q < 1:
-        raise ValueError(f"q must be in [0, 1), not {q!r}")
+        raise refusal("q", "in [0, 1)", q)
     load = positive("rate", rate) * positive("service", service)
     waits, spare = erlang_c(servers, load), servers - 1 - load
 
@@ -65,17 +66,14 @@ def mmc_quantile(q: float, rate: float, service: float, servers: int = 1) -> flo
         lag = units if abs(spare) < 1e-9 else -math.expm1(-spare * units) / spare
         return math.exp(-units) * (1 + waits * lag)
 
-    low, high = 0.0, 1.0
+    high = 1.0
     while longer(high) > 1 - q:
         high *= 2
-    for _ in range(100):
-        middle = (low + high) / 2
-        low, high = (middle, high) if longer(middle) > 1 - q else (low, middle)
-    return high * service
+    return invert_scalar(lambda units: -longer(units), q - 1, 0.0, high) * service
 
 
 def mg1_response(rate: float, service: float, cov: float) -> float:
-    """Mean response time of M/G/1, first come first served: S + rho S (1 + CoV^2) / 2 / (1 - rho).
+    """Return the mean response time of M/G/1, first come first served: S + rho S (1 + CoV^2) / 2 / (1 - rho).
 
     The formula of Pollaczek and Khinchine.
 
@@ -88,9 +86,9 @@ def mg1_response(rate: float, service: float, cov: float) -> float:
 
 
 def mmck_refused(rate: float, service: float, servers: int, room: int) -> float:
-    """The share of arrivals that are refused by ``servers`` with ``room`` to wait: M/M/c/K with K = servers + room.
+    """Return the share of arrivals refused by M/M/c/K with K = servers + room.
 
-    >>> round(mmck_refused(rate=20, service=0.05, servers=1, room=1), 6)  # at load 1 all of 0, 1, 2 are as likely
+    >>> round(mmck_refused(rate=20, service=0.05, servers=1, room=1), 6)  # states 0, 1, 2 alike
     0.333333
     """
     load = positive("rate", rate) * positive("service", service)
@@ -100,16 +98,15 @@ def mmck_refused(rate: float, service: float, servers: int, room: int) -> float:
     return refused
 
 
-@dataclass(frozen=True)
-class Closed:
-    """Throughput a second and mean response time of a closed system."""
+class Closed(NamedTuple):
+    """Throughput per second and mean response time of a closed system."""
 
     throughput: float
     response: float
 
 
 def closed(users: int, think: float, service: float, servers: int = 1) -> Closed:
-    """``users`` who think for ``think`` seconds on average and then ask a station: the machine-repair model.
+    """Return the steady state of ``users`` who think ``think`` seconds on average and call a station (machine repair).
 
     The number at the station is a birth-death process, up at (N - n)/Z, down at min(n, c)/S; R = N/X - Z.
 

@@ -1,1 +1,1 @@
-"""Who is shown it, live: tabs and JSON views inside the web UI of Locust."""
+"""Tabs, JSON views and downloads inside the web UI of Locust."""

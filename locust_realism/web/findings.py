@@ -1,152 +1,105 @@
-"""Plain words on whether the load generator, not the system under test, was the bottleneck."""
+"""Sentences on the load generator's health: the generator, or the system under test, was the bottleneck."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping
-from typing import Any
+from collections.abc import Sequence
 
-CPU_RED, CPU_AMBER = 0.9, 0.75
-"""Share of one core that a worker uses: one Python process has no more than one core, and needs some room."""
-MACHINE_RED = 0.95
-LAG_RED_MS, LAG_AMBER_MS = 100.0, 20.0
-"""p99 of the delay with which the event loop wakes a user."""
-LATENESS_RED_MS = 100.0
-DISK_AMBER = 0.8
-"""Share of the time in which a disk is busy."""
-OFFSET_AMBER_MS = 5.0
+from locust_realism.analysis import document as doc
+from locust_realism.analysis.settings import generator_bounds, grade_generator
 
-MEASURED = ("cpu", "machine_cpu", "lag_p99_ms", "lateness_p99_ms")
+SENTENCES: dict[doc.GeneratorFigure, str] = {
+    "cpu": "{who} used {value:.0%} of its core. A generator short of CPU sends requests late and measures its own "
+    "delay as response time: add workers or lower the load.",
+    "machine_cpu": "{machine} was {value:.0%} busy: move the generator or the system under test to another machine.",
+    "lag_p99_ms": "{who} woke its users up to {value:,.0f} ms late (99th percentile): launches come in bunches and "
+    "response times are too long by as much. Add workers.",
+    "lateness_p99_ms": "{who} launched requests {value:,.0f} ms after their planned time (99th percentile): add "
+    "workers.",
+    "lost": "{who} lost {value:,.0f} recorded requests: the figures do not cover the whole run.",
+    "clock_uncertainty_ms": "The clock of {inside} has an uncertainty of {value:,.1f} ms: intervals between launches "
+    "of two workers are not certain, those of one worker are.",
+}
+"""Sentence of each graded figure of a process; a figure over its amber or red bound gives a finding."""
 
-Finding = dict[str, str]
+MEASURED: tuple[doc.GeneratorFigure, ...] = ("cpu", "machine_cpu", "lag_p99_ms", "lateness_p99_ms")
+SHARED_CPU, OWN_SHARE = 0.75, 0.4
+"""Generator and target share a machine visibly: this many cores together, of it this share the generator's."""
 
 
-def generator_findings(document: Mapping[str, Any]) -> list[Finding]:
-    """What a reader must know about the generator, worst first: dicts ``status`` (red, amber, green) and ``text``.
+def generator_findings(document: doc.GeneratorDocument) -> list[doc.GeneratorFinding]:
+    """Return the findings on the load generator, worst first; ``bounds`` of the document replace the default ones.
 
-    Takes the provider's ``generator()`` document. A value that is not there is not judged; without any worker the
-    list is empty, and before its first measurement nothing is said to be well.
+    Unknown values are not judged. Without workers the list is empty; before the first measurement its status is
+    "not enough data", never green.
 
-    >>> generator_findings({"workers": [{"id": "w1", "cpu": 0.97}]})[0]["status"]
-    'red'
-    >>> generator_findings({"workers": [{"id": "w1", "cpu": 0.2, "lag_p99_ms": 3.0}]})[0]["status"]
-    'green'
+    >>> [generator_findings({"workers": [{"id": "w1", **figures}], "target": None})[0]["status"]
+    ...  for figures in ({"cpu": 0.97}, {"cpu": 0.2, "lag_p99_ms": 3.0}, {})]
+    ['red', 'green', 'not enough data']
     """
-    workers = [worker for worker in document.get("workers") or [] if worker]
+    workers = document["workers"]
     if not workers:
         return []
-    found = [
-        *_beyond(workers, "cpu", CPU_RED, "red", _cpu_text),
-        *_beyond(workers, "cpu", CPU_AMBER, "amber", _cpu_text, below=CPU_RED),
-        *_beyond(workers, "machine_cpu", MACHINE_RED, "red", _machine_text),
-        *_beyond(workers, "lag_p99_ms", LAG_RED_MS, "red", _lag_text),
-        *_beyond(workers, "lag_p99_ms", LAG_AMBER_MS, "amber", _lag_text, below=LAG_RED_MS),
-        *_beyond(workers, "lateness_p99_ms", LATENESS_RED_MS, "red", _lateness_text),
-        *_beyond(workers, "lost", 0, "red", _lost_text),
-        *_beyond(workers, "clock_uncertainty_ms", OFFSET_AMBER_MS, "amber", _clock_text),
-        *_target(document, workers),
-    ]
-    if not found and not any(_is_known(worker.get(key)) for worker in workers for key in MEASURED):
-        text = "The load generator has not been measured yet: what is known of it appears seconds after the start."
-        return [{"status": "not enough data", "text": text}]
-    if not found:
-        text = "The generator had room to spare: what the tables show is the system under test, not Locust."
-        return [{"status": "green", "text": text}]
-    return sorted(found, key=lambda finding: finding["status"] != "red")
+    target, bounds = document.get("target"), document.get("bounds") or generator_bounds()
+    found = [finding for figure in SENTENCES for finding in _over(workers, figure, bounds)]
+    found += _beside(target, workers, bounds) if target else []
+    if found:
+        return sorted(found, key=lambda finding: -doc.SEVERITY[finding["status"]])
+    if any(_known(row, figure) is not None for row in workers for figure in MEASURED):
+        text = "The generator had room to spare: the tables show the system under test, not Locust."
+        return [{"status": doc.GREEN, "text": text}]
+    text = "Generator health: not measured yet; the first figures appear seconds after the start."
+    return [{"status": doc.NO_DATA, "text": text}]
 
 
-def _beyond(
-    workers: list[Any],
-    key: str,
-    bound: float,
-    status: str,
-    words: Callable[[str, float], str],
-    below: float | None = None,
-) -> list[Finding]:
-    """One finding for all workers whose value is over the bound, with the worst value in its text."""
-    over = [w for w in workers if isinstance(w.get(key), int | float) and w[key] > bound]
-    if below is not None:
-        over = [w for w in over if w[key] <= below]
-    if not over:
-        return []
-    worst = max(over, key=lambda worker: worker[key])
-    name = worst.get("id", "?")
-    who = {"master": "The master", "local": "Locust"}.get(name, f"Worker {name}")
-    who += f" and {len(over) - 1} more" if len(over) > 1 else ""
-    return [{"status": status, "text": words(who, worst[key])}]
+def _known(row: doc.GeneratorRow, figure: doc.GeneratorFigure) -> float | None:
+    value = row.get(figure)
+    return value if isinstance(value, int | float) and math.isfinite(value) else None
 
 
-def _is_known(value: Any) -> bool:
-    return isinstance(value, int | float) and math.isfinite(value)
+def _over(
+    workers: Sequence[doc.GeneratorRow], figure: doc.GeneratorFigure, bounds: doc.GeneratorBounds
+) -> list[doc.GeneratorFinding]:
+    """Return a finding for red and one for amber workers, each with the worst value in its text."""
+    found: list[doc.GeneratorFinding] = []
+    for status in (doc.RED, doc.AMBER):
+        over = [
+            (value, row["id"])
+            for row in workers
+            if (value := _known(row, figure)) is not None and grade_generator(figure, value, bounds) == status
+        ]
+        if over:
+            value, name = max(over)
+            who = {"master": "The master", "local": "Locust"}.get(name, f"Worker {name}")
+            who += f" and {len(over) - 1} more" if len(over) > 1 else ""
+            # Inside a sentence only Locust keeps its capital.
+            inside = who if who.startswith("Locust") else who[0].lower() + who[1:]
+            machine = "The machine" if who == "Locust" else f"The machine of {inside}"
+            text = SENTENCES[figure].format(who=who, inside=inside, machine=machine, value=value)
+            found.append({"status": status, "text": text})
+    return found
 
 
-def _inside(who: str) -> str:
-    """The words inside a sentence: only Locust keeps its capital."""
-    return who if who.startswith("Locust") else who[0].lower() + who[1:]
-
-
-def _cpu_text(who: str, value: float) -> str:
-    return (
-        f"{who} used {value:.0%} of its core. A generator short of CPU sends requests late and measures its own "
-        "delay as response time: add workers or lower the load."
-    )
-
-
-def _machine_text(who: str, value: float) -> str:
-    machine = "The machine" if who == "Locust" else f"The machine of {_inside(who)}"
-    return f"{machine} was {value:.0%} busy: move the generator or the system under test elsewhere."
-
-
-def _lag_text(who: str, value: float) -> str:
-    return (
-        f"{who} woke its users up to {value:,.0f} ms late (99th percentile): launches come in bunches and response "
-        "times are too long by as much. Add workers."
-    )
-
-
-def _lateness_text(who: str, value: float) -> str:
-    return f"{who} launched requests {value:,.0f} ms after their planned time (99th percentile): add workers."
-
-
-def _lost_text(who: str, value: float) -> str:
-    return f"{who} lost {value:,.0f} recorded requests: the figures are not of the whole run."
-
-
-def _clock_text(who: str, value: float) -> str:
-    return (
-        f"The clock of {_inside(who)} is known to {value:,.1f} ms only: intervals between launches of two workers "
-        "are not certain, those of each worker are."
-    )
-
-
-def _target(document: Mapping[str, Any], workers: list[Any]) -> list[Finding]:
-    """The system under test on the generator's machine: they take CPU from each other, and its disk can be seen."""
-    target = document.get("target") or {}
-    cpu = target.get("cpu")
-    if not isinstance(cpu, int | float):
-        return []
-    return _shared_cpu(cpu, workers) + _busy_disk(target)
-
-
-def _busy_disk(target: Mapping[str, Any]) -> list[Finding]:
+def _beside(
+    target: doc.TargetUse, workers: Sequence[doc.GeneratorRow], bounds: doc.GeneratorBounds
+) -> list[doc.GeneratorFinding]:
+    """Return findings on a target on this machine: CPU that both take from each other, and a busy disk."""
+    found: list[doc.GeneratorFinding] = []
+    own = sum(_known(row, "cpu") or 0.0 for row in workers)
+    together = own + target["cpu"]
+    if together >= SHARED_CPU and own >= OWN_SHARE * together:
+        text = (
+            f"Generator and system under test share this machine, and {own / together:.0%} of the CPU that they use is "
+            "Locust's own: the system would answer faster if the generator ran elsewhere."
+        )
+        found.append({"status": doc.AMBER, "text": text})
     busy = target.get("disk_busy")
-    if not isinstance(busy, int | float) or busy <= DISK_AMBER:
-        return []
-    moved = sum(target.get(key) or 0.0 for key in ("read_bytes_s", "write_bytes_s"))
-    text = (
-        f"A disk of this machine, where the system under test runs, is busy {busy:.0%} of the time (the system moves "
-        f"{moved / 1e6:,.1f} MB/s): with that load a faster disk would help, not only a faster processor."
-    )
-    return [{"status": "amber", "text": text}]
-
-
-def _shared_cpu(cpu: float, workers: list[Any]) -> list[Finding]:
-    ours = sum(w["cpu"] for w in workers if isinstance(w.get("cpu"), int | float))
-    share = ours / (ours + cpu) if ours + cpu > 0 else 0.0
-    if ours + cpu < CPU_AMBER or share < 0.4:
-        return []
-    text = (
-        f"Generator and system under test share this machine, and {share:.0%} of the CPU that they use is Locust's "
-        "own: the system would answer faster if the generator ran elsewhere."
-    )
-    return [{"status": "amber", "text": text}]
+    status = grade_generator("disk_busy", busy, bounds)
+    if busy is not None and status in (doc.RED, doc.AMBER):
+        moved = (target.get("read_bytes_s") or 0.0) + (target.get("write_bytes_s") or 0.0)
+        text = (
+            f"A disk of this machine, where the system under test runs, is busy {busy:.0%} of the time (the system "
+            f"moves {moved / 1e6:,.1f} MB/s): with that load a faster disk would help, not only a faster processor."
+        )
+        found.append({"status": status, "text": text})
+    return found

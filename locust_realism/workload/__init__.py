@@ -1,4 +1,4 @@
-"""What users intend: pure mathematics of think times, rate profiles, arrivals and populations.
+"""Workload of the users: pure mathematics of think times, rate profiles, arrivals and populations.
 
-Nothing in here reads a clock, uses a global random stream or imports Locust: time and randomness are arguments.
+Time and randomness are arguments: no module reads a clock, has a global random stream or imports Locust.
 """

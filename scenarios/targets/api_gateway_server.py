@@ -1,9 +1,9 @@
-"""An API gateway with a key manager and an API behind it, for trying ``api_gateway.py`` without one.
+"""API gateway with a key manager and an API behind it, to try ``api_gateway.py`` without one.
 
     python scenarios/targets/api_gateway_server.py --port 8280
 
-Tokens are granted by the key manager. The gateway asks it about a token that it does not know, remembers the answer for
-a while, and then asks the API: three stations, of which the gateway has four servers (the article's four cores).
+The key manager grants tokens. The gateway has it validate an unknown token, caches the answer, and calls the API. These
+are three stations; the gateway has four servers (the article's four cores).
 """
 
 from __future__ import annotations
@@ -14,13 +14,14 @@ import binascii
 import secrets
 import time
 from collections.abc import Callable
-from typing import Any
+from typing import TYPE_CHECKING
 from urllib.parse import parse_qs
 
-from locust_realism.targets.running import RunningService
-from locust_realism.targets.server import Answer, filler, serve
-from locust_realism.targets.service import Service, Station, Work
-from locust_realism.workload.distributions import exponential, lognormal
+from locust_realism import exponential, lognormal
+from locust_realism.targets import Answer, RunningService, Service, Station, Work, filler, serve
+
+if TYPE_CHECKING:
+    from _typeshed.wsgi import WSGIEnvironment
 
 GATEWAY = Service(
     stations={
@@ -38,7 +39,7 @@ GATEWAY = Service(
 
 
 class Gateway:
-    """Grants tokens and lets calls pass that carry one."""
+    """Application: grants tokens and forwards calls that carry one."""
 
     def __init__(self, running: RunningService, options: argparse.Namespace, now: Callable[[], float] = time.monotonic):
         self.running, self.now = running, now
@@ -48,14 +49,14 @@ class Gateway:
         self.granted: dict[str, float] = {}
         self.known: dict[str, float] = {}
 
-    def __call__(self, environ: dict[str, Any]) -> Answer:
+    def __call__(self, environ: WSGIEnvironment) -> Answer:
         scheme, _, word = environ.get("HTTP_AUTHORIZATION", "").partition(" ")
         if environ["PATH_INFO"] == "/oauth2/token":
             return self.grant(environ, scheme, word)
         return self.call(scheme, word)
 
-    def grant(self, environ: dict[str, Any], scheme: str, word: str) -> Answer:
-        """The token endpoint: RFC 6749, section 4.4."""
+    def grant(self, environ: WSGIEnvironment, scheme: str, word: str) -> Answer:
+        """Grant a token to the client credentials (RFC 6749, section 4.4)."""
         if environ["REQUEST_METHOD"] != "POST":
             return Answer(405, headers=(("Allow", "POST"),))
         form = parse_qs(environ["wsgi.input"].read(int(environ.get("CONTENT_LENGTH") or 0)).decode("latin-1"))
@@ -73,7 +74,7 @@ class Gateway:
         return Answer.of(document, headers=(("Cache-Control", "no-store"), ("Server-Timing", spent.header)))
 
     def call(self, scheme: str, token: str) -> Answer:
-        """A call of the API through the gateway."""
+        """Forward a call of the API."""
         if scheme != "Bearer":
             return Answer.of({"error": "missing credentials"}, 401, (("WWW-Authenticate", "Bearer"),))
         steps = ["mediate", "answer"]
@@ -96,16 +97,16 @@ def _decoded(word: str) -> str | None:
 
 
 def add_flags(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("--client-id", default="trial", help="who is granted tokens (default: %(default)s)")
-    parser.add_argument("--client-secret", default="trial", help="and with which secret (default: %(default)s)")
+    parser.add_argument("--client-id", default="trial", help="client id that is granted tokens (default: %(default)s)")
+    parser.add_argument("--client-secret", default="trial", help="its secret (default: %(default)s)")
     parser.add_argument("--token-lifetime", type=float, default=60.0, help="in seconds (default: %(default)s)")
     parser.add_argument(
         "--key-cache",
         type=float,
         default=900.0,
-        help="seconds for which a token is known (default: %(default)s)",
+        help="seconds for which the gateway caches a valid token (default: %(default)s)",
     )
-    parser.add_argument("--size", type=int, default=1024, help="bytes of an answer (default: %(default)s)")
+    parser.add_argument("--size", type=int, default=1024, help="bytes of an API answer (default: %(default)s)")
 
 
 if __name__ == "__main__":

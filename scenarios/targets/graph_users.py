@@ -1,4 +1,4 @@
-"""The user provisioning of OpenCloud and oCIS (LibreGraph), as far as a load test asks for it."""
+"""User provisioning of OpenCloud and oCIS (LibreGraph), as far as a load test needs it."""
 
 from __future__ import annotations
 
@@ -6,7 +6,6 @@ import json
 import re
 import uuid
 from http import HTTPStatus
-from typing import Any
 from urllib.parse import parse_qs, unquote
 
 from ocs_users import EXISTS, OK, Users
@@ -18,8 +17,8 @@ def person(name: str) -> dict[str, str]:
     return {"id": str(uuid.uuid5(uuid.NAMESPACE_URL, name)), "onPremisesSamAccountName": name, "displayName": name}
 
 
-def answer(status: int, document: Any = None) -> tuple[str, str, bytes]:
-    """Status line, content type and body."""
+def answer(status: int, document: object = None) -> tuple[str, str, bytes]:
+    """Return status line, content type and body."""
     body = b"" if document is None else json.dumps(document).encode()
     return f"{status} {HTTPStatus(status).phrase}", "application/json", body
 
@@ -29,12 +28,12 @@ def refusal(status: int, code: str, message: str) -> tuple[str, str, bytes]:
 
 
 def serve(users: Users, method: str, path: str, query: str, body: bytes) -> tuple[str, str, bytes]:
-    """Carry out one request of an administrator."""
+    """Carry out a request of an administrator and return the answer."""
     match = PATH.fullmatch(path)
     assert match is not None, path
-    asked = unquote(match["user"]) if match["user"] else None
-    name = next((user for user in users.passwords if asked in (user, person(user)["id"])), None)
-    if method == "POST" and asked is None:
+    wanted = unquote(match["user"]) if match["user"] else None
+    name = next((user for user in users.passwords if wanted in (user, person(user)["id"])), None)
+    if method == "POST" and wanted is None:
         try:
             given = json.loads(body)
             user, password = given["onPremisesSamAccountName"], given["passwordProfile"]["password"]
@@ -45,7 +44,7 @@ def serve(users: Users, method: str, path: str, query: str, body: bytes) -> tupl
         if code == OK:
             return answer(201, person(user))
         return refusal(409, "nameAlreadyExists", message) if code == EXISTS else refusal(400, "invalidRequest", message)
-    if asked is not None and name is None:
+    if wanted is not None and name is None:
         return refusal(404, "itemNotFound", "user not found")
     if method == "DELETE" and name is not None:
         code, message = users.delete(name)

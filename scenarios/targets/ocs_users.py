@@ -1,8 +1,9 @@
-"""The user provisioning of ownCloud and Nextcloud ("OCS"), by the rules of the stricter of the two.
+"""User provisioning of ownCloud and Nextcloud ("OCS"), with the rules of the stricter of the two.
 
-What real servers answered was looked up by hand: Nextcloud refuses a request without the header ``OCS-APIRequest``
+As observed on real servers, Nextcloud refuses a request without the header ``OCS-APIRequest``
 (412), a password of fewer than ten characters or the user's own name (400, code 107) and a name that is taken (400,
-code 102); a missing user is 404, code 998. Version 1 of the interface answers 200 on failure too: only the body tells.
+code 102); a missing user is 404, code 998. Version 1 of the interface answers 200 on failure too; only the body shows
+the failure.
 """
 
 from __future__ import annotations
@@ -35,7 +36,7 @@ USER_NAME = re.compile(r"[a-zA-Z0-9_.@'-]{1,64}")
 
 
 class Users:
-    """The accounts, their passwords and their sessions; ``made`` and ``gone`` are told of each new and old name."""
+    """Accounts, passwords and sessions; each new name calls ``made``, each deleted one ``gone``."""
 
     def __init__(self, made: Callable[[str], None], gone: Callable[[str], None]) -> None:
         self.passwords: dict[str, str] = {}
@@ -44,14 +45,14 @@ class Users:
         self._made, self._gone = made, gone
 
     def add(self, name: str, password: str, *, admin: bool = False) -> None:
-        """Make the account without asking the rules."""
+        """Create the account without checking the rules."""
         self.passwords[name] = password
         if admin:
             self.admins.add(name)
         self._made(name)
 
     def create(self, name: str, password: str) -> tuple[int, str]:
-        """Make the account if the rules allow it; the code and the message of the answer."""
+        """Create the account if the rules allow it; return the code and the message of the answer."""
         if not USER_NAME.fullmatch(name):
             return INVALID, "Only these characters are allowed in a user name: a-z A-Z 0-9 _ . @ - '"
         if name in self.passwords:
@@ -62,7 +63,7 @@ class Users:
         return OK, "OK"
 
     def delete(self, name: str) -> tuple[int, str]:
-        """Remove the account and its files."""
+        """Remove the account and its files; return the code and the message of the answer."""
         if name not in self.passwords:
             return NOT_FOUND, "User does not exist"
         if name in self.admins:
@@ -73,28 +74,28 @@ class Users:
         return OK, "OK"
 
     def search(self, text: str) -> Iterator[str]:
-        """The names that hold ``text``, in order."""
+        """Yield the names that contain ``text``, in order."""
         return (name for name in sorted(self.passwords) if text.lower() in name.lower())
 
     def login(self, name: str, password: str) -> bool:
-        """Whether the password is the user's."""
+        """Return True if the password is the user's."""
         known = self.passwords.get(name)
         return known is not None and secrets.compare_digest(known.encode(), password.encode())
 
     def open_session(self, name: str) -> str:
-        """A new session cookie's value."""
+        """Open a session and return the value of its cookie."""
         token = secrets.token_urlsafe(16)
         self.sessions[token] = name
         return token
 
 
 def answer(path: str, query: str, code: int, message: str, data: object = None) -> tuple[str, str, bytes]:
-    """Status line, content type and body of an answer, as the interface's version and ``format`` ask for it."""
+    """Return status line, content type and body of an answer, by the interface's version and ``format``."""
     match = PATH.match(path)
     first_version = match is not None and match["version"] == "1"
     status = HTTPStatus(200 if first_version and code != UNAUTHORISED else HTTP_OF_CODE[code])
-    told = 200 if code == OK and not first_version else code
-    meta = {"status": "ok" if code == OK else "failure", "statuscode": told, "message": message}
+    shown = 200 if code == OK and not first_version else code
+    meta = {"status": "ok" if code == OK else "failure", "statuscode": shown, "message": message}
     if parse_qs(query).get("format") == ["json"]:
         kind, text = "application/json; charset=utf-8", json.dumps({"ocs": {"meta": meta, "data": data or []}})
     else:
@@ -107,7 +108,7 @@ def answer(path: str, query: str, code: int, message: str, data: object = None) 
 
 
 def serve(users: Users, method: str, path: str, query: str, form: bytes) -> tuple[int, str, object]:
-    """Carry out one request of an administrator: code, message and data of the answer."""
+    """Carry out a request of an administrator; return code, message and data of the answer."""
     match = PATH.fullmatch(path)
     assert match is not None, path
     name = unquote(match["user"]) if match["user"] else None

@@ -1,21 +1,24 @@
-"""A small shop: ten pages behind one front controller, compressed, with a session cookie and an upload. Plain WSGI.
+"""Small shop in plain WSGI: ten pages behind one front controller, compressed, with a session cookie and an upload.
 
 ``application`` runs on any WSGI server, to compare two of them (``waitress-serve --port 8080 shop_app:application``);
-``shop_server.py`` puts stations with service times in front of it. Its own cost is that of rendering, compressing and
-parsing, as in the small application of the article that ``shop.py`` follows.
+``shop_server.py`` puts stations with service times in front of it. Its own cost is rendering, compression and parsing,
+as in the small application of the article that ``shop.py`` follows.
 """
 
 from __future__ import annotations
 
 import gzip
 import secrets
-from collections.abc import Callable, Iterable
-from typing import Any
+from collections.abc import Iterable
+from typing import TYPE_CHECKING, TypedDict
 
 from jinja2 import DictLoader, Environment
-from werkzeug.exceptions import HTTPException, NotFound, RequestEntityTooLarge
+from werkzeug.exceptions import HTTPException, NotFound
 from werkzeug.routing import Map, Rule
 from werkzeug.wrappers import Request, Response
+
+if TYPE_CHECKING:
+    from _typeshed.wsgi import StartResponse, WSGIEnvironment
 
 COOKIE = "JSESSIONID"
 LARGEST_UPLOAD = 5_000_000
@@ -37,32 +40,40 @@ RULES = Map(
 )
 """The ten pages by their endpoints."""
 
-PAGES = tuple(rule.endpoint for rule in RULES.iter_rules())
-
 _LAYOUT = """<!DOCTYPE html><html lang="en"><head><title>{{ title }}</title></head><body><h1>{{ title }}</h1>
 <p>Your basket holds {{ basket }} things.</p>
 <ul>{% for item in items %}<li><a href="/product/{{ item.number }}">{{ item.name }}</a>
 <p>{{ item.text }}</p><b>{{ '%0.2f' % item.price }}</b></li>{% endfor %}</ul><p>{{ text }}</p></body></html>"""
 
+
+class Item(TypedDict):
+    """Item of the stock."""
+
+    number: int
+    name: str
+    price: int
+    text: str
+
+
 _templates = Environment(loader=DictLoader({"page": _LAYOUT}), autoescape=True)
-_STOCK = [
+_STOCK: list[Item] = [
     {"number": n, "name": f"Thing {n}", "price": 5 + n * 7 % 90, "text": f"Number {n} of our things. " * (3 + n % 5)}
     for n in range(PRODUCTS)
 ]
 
 
-def match(environ: dict[str, Any]) -> tuple[str, dict[str, Any]]:
-    """The endpoint of a request and its arguments; werkzeug's HTTPException where there is none."""
+def match(environ: WSGIEnvironment) -> tuple[str, dict[str, int]]:
+    """Return the endpoint of a request and its arguments; raises werkzeug's HTTPException for an unknown one."""
     endpoint, arguments = RULES.bind_to_environ(environ).match()
     return str(endpoint), dict(arguments)
 
 
-def render(title: str, basket: int, items: list[Any], text: str = "") -> str:
+def render(title: str, basket: int, items: list[Item], text: str = "") -> str:
     return _templates.get_template("page").render(title=title, basket=basket, items=items, text=text)
 
 
-def page(endpoint: str, arguments: dict[str, Any], request: Request) -> Response:
-    """One page, without session and compression."""
+def page(endpoint: str, arguments: dict[str, int], request: Request) -> Response:
+    """Return a page, without session and compression."""
     basket = int(request.cookies.get("basket", "0")) if request.cookies.get("basket", "0").isdecimal() else 0
     title, items, text = endpoint.capitalize(), _STOCK[:3], ""
     if endpoint == "catalogue":
@@ -87,8 +98,8 @@ def page(endpoint: str, arguments: dict[str, Any], request: Request) -> Response
     return response
 
 
-def answer(request: Request, endpoint: str, arguments: dict[str, Any]) -> Response:
-    """A page with its session cookie, compressed for those who take it so."""
+def answer(request: Request, endpoint: str, arguments: dict[str, int]) -> Response:
+    """Return a page with its session cookie, compressed where the client accepts it."""
     request.max_content_length = LARGEST_UPLOAD
     response = page(endpoint, arguments, request)
     if COOKIE not in request.cookies:
@@ -100,11 +111,9 @@ def answer(request: Request, endpoint: str, arguments: dict[str, Any]) -> Respon
     return response
 
 
-def application(environ: dict[str, Any], start_response: Callable[..., Any]) -> Iterable[bytes]:
-    """The front controller."""
+def application(environ: WSGIEnvironment, start_response: StartResponse) -> Iterable[bytes]:
+    """Answer a request: the front controller."""
     try:
-        response: Any = answer(Request(environ), *match(environ))
-    except (HTTPException, RequestEntityTooLarge) as refusal:
-        response = refusal
-    answered: Iterable[bytes] = response(environ, start_response)
-    return answered
+        return answer(Request(environ), *match(environ))(environ, start_response)
+    except HTTPException as refusal:
+        return refusal(environ, start_response)

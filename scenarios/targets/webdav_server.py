@@ -1,11 +1,11 @@
-"""A WebDAV server that behaves as ownCloud and Nextcloud do, for trying the scenario ``webdav.py`` without either.
+"""WebDAV server that behaves like ownCloud and Nextcloud, to try the scenario ``webdav.py`` without either.
 
     python scenarios/targets/webdav_server.py --port 8080
 
-It is for trying, not for measuring a server: its figures say nothing about ownCloud, Nextcloud or your server. It is
-WsgiDAV on cheroot with user provisioning in front of it (``/ocs/v1.php`` and ``/ocs/v2.php``), a PDF in each new home,
-a session cookie for each user, and homes that only their owner can enter. All files are in a temporary folder that goes
-when the server ends. ``--misbehave`` makes it go wrong as real ones did.
+It is for trying, not for measuring a server: its figures do not apply to ownCloud, Nextcloud or your server. It is
+WsgiDAV on cheroot behind user provisioning (``/ocs/v1.php`` and ``/ocs/v2.php``), with a PDF in each new home, a
+session cookie for each user, and homes that only their owner can open. All files are in a temporary folder, which the
+server deletes at its end. ``--misbehave`` adds faults of real servers.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from collections import Counter
 from collections.abc import Iterable
 from http.cookies import CookieError, SimpleCookie
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any, cast
 from urllib.parse import unquote, urlsplit
 
 import graph_users
@@ -39,8 +39,11 @@ try:
 except ImportError as missing:
     sys.exit(f"{missing}. The server needs WsgiDAV and cheroot: pip install '.[webdav]'")
 
-from locust_realism.runtime.sample_pdf import sample_pdf
-from locust_realism.targets import process as target_process
+from locust_realism.kit import sample_pdf
+from locust_realism.targets import announce
+
+if TYPE_CHECKING:
+    from _typeshed.wsgi import StartResponse, WSGIEnvironment
 
 FILES = "/remote.php/dav/files"
 PDF_NAME = "ownCloud Manual.pdf"
@@ -49,7 +52,7 @@ HTML = b"<!DOCTYPE html><html><head><title>Log in</title></head><body>Please log
 
 
 class Cloud:
-    """The WSGI application: logs users in, provisions them, and hands their files to WsgiDAV."""
+    """WSGI application: logs users in, provisions them, and passes requests for their files to WsgiDAV."""
 
     def __init__(self, root: Path, wrong: Misbehaviour, admin: tuple[str, str], accounts: list[str], pdf_size: int):
         self.wrong = wrong
@@ -65,7 +68,7 @@ class Cloud:
         self.seen: set[str] = set()
         self.being_written: set[str] = set()
         self.lock = threading.Lock()
-        anonymous = {"user_mapping": {"*": True}}  # who may do what is decided here, before WsgiDAV is asked
+        anonymous = {"user_mapping": {"*": True}}  # this class decides who may do what
         share = {"provider_mapping": {FILES: str(self.homes)}, "simple_dc": anonymous, "verbose": 1}
         self.dav = WsgiDAVApp({**share, "logging": {"enable": False}, "dir_browser": {"enable": False}})
 
@@ -73,13 +76,13 @@ class Cloud:
         home = self.homes / name
         home.mkdir(exist_ok=True)
         if not self.wrong.on("no-pdf"):
-            # one file for all homes: creating a user writes nothing, whatever the size; see _unshare
+            # one file for all homes: creating a user writes no data, whatever the size; see _unshare
             os.link(self.manual, home / PDF_NAME)
 
     def _remove_home(self, name: str) -> None:
         shutil.rmtree(self.homes / name, ignore_errors=True)
 
-    def __call__(self, environ: dict[str, Any], start_response: Any) -> Iterable[bytes]:
+    def __call__(self, environ: WSGIEnvironment, start_response: StartResponse) -> Iterable[bytes]:
         def reply(status: str, kind: str, body: bytes, *headers: tuple[str, str]) -> Iterable[bytes]:
             start_response(status, [("Content-Type", kind), ("Content-Length", str(len(body))), *headers])
             return [body]
@@ -117,11 +120,11 @@ class Cloud:
             return reply("200 OK", "application/pdf", sample_pdf(900))
         return self._files(environ, start_response, path, user, cookie)
 
-    def _who(self, environ: dict[str, Any]) -> tuple[str | None, str | None]:
-        """The user who asks, and the cookie to set if there is no session yet.
+    def _who(self, environ: WSGIEnvironment) -> tuple[str | None, str | None]:
+        """Return the user of a request, and the cookie to set if there is no session yet.
 
-        A session's cookie goes before the password, as on the real servers: an administrator who asks with a user's
-        cookie is that user, and is refused.
+        A session's cookie precedes the password, as on the real servers: an administrator with a user's cookie is that
+        user, and is refused.
         """
         try:
             morsel = SimpleCookie(environ.get("HTTP_COOKIE", "")).get(COOKIE)
@@ -140,12 +143,12 @@ class Cloud:
         return name, self.users.open_session(name)
 
     def _is_provisioning(self, path: str) -> bool:
-        """Whether the path is of the provisioning interface that this server has, if any."""
+        """Return True for a path of this server's provisioning interface."""
         if self.wrong.on("no-provisioning"):
             return False
         return (graph_users if self.wrong.on("graph") else ocs_users).PATH.fullmatch(path) is not None
 
-    def _provision(self, environ: dict[str, Any], path: str, user: str) -> tuple[str, str, bytes]:
+    def _provision(self, environ: WSGIEnvironment, path: str, user: str) -> tuple[str, str, bytes]:
         """Answer a request to the provisioning interface."""
         query, method = environ["QUERY_STRING"], environ["REQUEST_METHOD"]
         form = environ["wsgi.input"].read(int(environ.get("CONTENT_LENGTH") or 0))
@@ -174,8 +177,8 @@ class Cloud:
                 code, message, data = ocs_users.INVALID, "Bad request", None
         return ocs_users.answer(path, query, code, message, data)
 
-    def _refusal(self, environ: dict[str, Any], path: str, user: str) -> tuple[str, bytes] | None:
-        """Why this user may not do this to this path now, if so."""
+    def _refusal(self, environ: WSGIEnvironment, path: str, user: str) -> tuple[str, bytes] | None:
+        """Return the answer that refuses this user's request for a path, None if it is allowed."""
         method = environ["REQUEST_METHOD"]
         if self.wrong.strikes("busy"):
             return "503 Service Unavailable", b"Busy"
@@ -201,16 +204,17 @@ class Cloud:
         return None
 
     def _files(
-        self, environ: dict[str, Any], start_response: Any, path: str, user: str, cookie: str | None
+        self, environ: WSGIEnvironment, start_response: StartResponse, path: str, user: str, cookie: str | None
     ) -> Iterable[bytes]:
-        """Let WsgiDAV answer, one writer at a time to a file, and set the session's cookie."""
+        """Pass the request to WsgiDAV, one writer at a time to a file, and set the session's cookie."""
 
         def start(status: str, headers: list[tuple[str, str]], *more: Any) -> Any:
             given = [("Set-Cookie", f"{COOKIE}={cookie}; Path=/; HttpOnly")] if cookie else []
             return start_response(status, [*headers, *given], *more)
 
         if environ["REQUEST_METHOD"] != "PUT":
-            return self.dav(environ, start)
+            answered: Iterable[bytes] = self.dav(environ, start)
+            return answered
         with self.lock:
             taken = path in self.being_written
             self.being_written.add(path)
@@ -219,12 +223,12 @@ class Cloud:
             return []
         try:
             self._unshare(self.homes / path.removeprefix(FILES).strip("/"))
-            return list(self.dav(environ, start))  # read to the end: WsgiDAV writes while it is iterated
+            return list(self.dav(environ, start))  # read to the end: WsgiDAV writes during the iteration
         finally:
             self.being_written.discard(path)
 
     def _unshare(self, file: Path) -> None:
-        """Before a home's PDF is overwritten, part it from those of the other homes."""
+        """Separate a home's PDF from those of the other homes before it is overwritten."""
         if file.is_file() and file.stat().st_nlink > 1:
             file.unlink()
 
@@ -245,7 +249,6 @@ def arguments() -> argparse.Namespace:
     parser.add_argument("--threads", type=int, default=30, help="requests served at once (default: %(default)s)")
     kinds = "; ".join(f"{name} ({usual}): {what}" for name, (usual, what) in SWITCHES.items())
     parser.add_argument("--misbehave", action="append", default=[], metavar="NAME[=N]", help=kinds.replace("%", "%%"))
-    parser.add_argument(target_process.END_WITH_PARENT, action="store_true", help=argparse.SUPPRESS)
     return parser.parse_args()
 
 
@@ -258,26 +261,24 @@ def main() -> None:
     password = options.admin_password or secrets.token_urlsafe(12)
     with tempfile.TemporaryDirectory(prefix="webdav-server-") as folder:
         cloud = Cloud(Path(folder), wrong, (options.admin, password), options.account, options.pdf_size)
-        # a keep-alive longer than users think: a server that closes idle connections fails a request now and then
+        # a keep-alive longer than think times: a server that closes idle connections fails a request now and then
         server = wsgi.Server(
             (options.host, options.port),
             cloud,
             numthreads=options.threads,
             request_queue_size=512,
-            # TLS is agreed on where connections are accepted: a client that ends in the middle holds up all others
+            # the accepting thread negotiates TLS: a client that ends in the middle would block all others
             timeout=10 if options.certificate else 120,
-            shutdown_timeout=0.2,
+            shutdown_timeout=cast("Any", 0.2),  # annotated as int
         )
         if options.certificate:
             server.ssl_adapter = BuiltinSSLAdapter(options.certificate, options.certificate)
         server.prepare()
         signal.signal(signal.SIGTERM, lambda *_: threading.Thread(target=server.stop).start())
         url = f"http{'s' if options.certificate else ''}://{options.host}:{server.bind_addr[1]}"
-        if options.end_with_parent:
-            target_process.end_with_parent(server.stop)
-        else:
+        if sys.stdout.isatty():
             print(f"A WebDAV server for trying, not for measuring a server, at {url}", file=sys.stderr, flush=True)
-        target_process.announce(url, admin_user=options.admin, admin_password=password, folder=folder)
+        announce(url, admin_user=options.admin, admin_password=password, folder=folder)
         try:
             server.serve()
         except KeyboardInterrupt:

@@ -14,7 +14,7 @@ from locust_realism import diurnal_sine
 
 launches: list[float] = []
 stalls: list[tuple[float, float]] = []
-"""When the machine gave this process no time for more than 30 ms, so that nothing could be launched."""
+"""Spans of more than 30 ms in which this process got no CPU time and could launch nothing."""
 
 
 class Visitor(User):
@@ -26,8 +26,8 @@ class Visitor(User):
 
 
 def time_of_run(environment: Any) -> float:
-    """What the test needs, the time as the pacer sees it; a user of the library does not."""
-    from locust_realism.runtime.plan import ensure_plan
+    """Return the time as the pacer sees it; only the test needs it."""
+    from locust_realism.runtime.coordination.plan import ensure_plan
 
     return ensure_plan(environment).elapsed()
 

@@ -1,4 +1,4 @@
-"""What the tests do with the page of a running Locust: they send its forms and read its figures."""
+"""Client of the page of a running Locust: sends its forms and reads its figures."""
 
 from __future__ import annotations
 
@@ -16,20 +16,20 @@ from tests.support import eventually, free_port, started_locust, two_workers
 
 
 class Page:
-    """The web UI at ``base``."""
+    """Web UI at ``base``."""
 
     def __init__(self, base: str) -> None:
         self.base = base
 
     def send(self, path: str, **fields: object) -> dict[str, Any]:
-        """The JSON answer to a form, or to a GET if there are no fields."""
+        """Return the JSON answer to a form, or to a GET without fields."""
         data = urllib.parse.urlencode(fields, doseq=True).encode() if fields else None
         with urllib.request.urlopen(self.base + path, data=data, timeout=10) as response:
             answer: dict[str, Any] = json.loads(response.read())
         return answer
 
     def start(self, **fields: object) -> None:
-        """Start a test, or edit the one that runs."""
+        """Start a test, or edit the running one."""
         assert self.send("/swarm", spawn_rate=3, **fields)["success"]
 
     def stop(self) -> None:
@@ -43,7 +43,7 @@ class Page:
         eventually(lambda: self.state()["state"] == "stopped" and self.state()["user_count"] == 0, within=15)
 
     def state(self) -> dict[str, Any]:
-        """What the page asks for every second."""
+        """Return the document that the page polls every second."""
         return self.send("/stats/requests")
 
     def is_up(self) -> bool:
@@ -55,7 +55,7 @@ class Page:
 
 @contextmanager
 def two_workers_with_page(*arguments: object, cwd: Path, env: dict[str, str]) -> Iterator[tuple[Popen[str], Page]]:
-    """A master with a page and two forked workers that are ready; the log is ``cwd / "log"``."""
+    """Start a master with a page and two forked, ready workers; the log is ``cwd / "log"``."""
     web = free_port()
     with started_locust(
         *arguments, *two_workers(), "--web-host", "127.0.0.1", "--web-port", web,

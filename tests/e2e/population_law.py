@@ -1,36 +1,39 @@
-"""What processes that ran population_locustfile.py wrote, and the law that it must have."""
+"""Results of processes that ran population_locustfile.py, and the law that they must follow."""
 
 from __future__ import annotations
 
 import csv
 import json
 import math
+import time
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+import psutil
 from numpy.typing import NDArray
 from scipy import stats
 
-from locust_realism.workload.distribution import Distribution
+from locust_realism.workload.distributions.base import Distribution
 
 Times = NDArray[np.float64]
 WINDOWS_S = (0.1, 1.0, 5.0)
 _GRID_S = 0.01
+_IDLE_PERCENT = 30.0
 
 
 def settings(out: Path, **values: object) -> dict[str, str]:
-    """Environment variables of the locustfile."""
+    """Return the environment variables of the locustfile."""
     return {"TEST_OUT": str(out), **{f"TEST_{name.upper()}": str(value) for name, value in values.items()}}
 
 
 def results(out: Path) -> list[dict[str, Any]]:
-    """What the processes wrote, in the order of their worker index."""
+    """Return the results of the processes, in the order of their worker index."""
     return sorted((json.loads(path.read_text()) for path in out.glob("*.json")), key=lambda d: d["index"])
 
 
 def led(out: Path) -> dict[str, Any]:
-    """The document of the Population tab as it was when the test stopped."""
+    """Return the document of the Population tab at the end of the test."""
     document: dict[str, Any] = json.loads((out / "led").read_text())
     return document
 
@@ -43,13 +46,13 @@ def assert_nobody_was_cut_short(parts: list[dict[str, Any]]) -> None:
 
 
 def times_of(part: dict[str, Any], origin: float) -> tuple[Times, Times, Times]:
-    """When the sessions of one process started, ended, and were planned to start, in seconds of the run."""
+    """Return starts, ends and planned starts of the sessions of one process, in seconds of the run."""
     started, ended, planned = np.array([session[:3] for session in part["sessions"]]).T - origin
     return started, ended, planned
 
 
 def index_of_dispersion(times: Times, width: float) -> tuple[float, bool]:
-    """Index of dispersion of the counts in windows of this width, and whether it is in the 99.9 % band of Poisson."""
+    """Return the index of dispersion of counts in windows, and True if it is in the 99.9 % band of Poisson."""
     counts = np.histogram(times, np.arange(times[0], times[-1], width))[0]
     index = float(counts.var(ddof=1) / counts.mean())
     free = len(counts) - 1
@@ -58,7 +61,7 @@ def index_of_dispersion(times: Times, width: float) -> tuple[float, bool]:
 
 
 def unlike_poisson(times: Times) -> list[str]:
-    """What tells these times from a Poisson process of constant rate: nothing, if they are one."""
+    """Return the deviations of these times from a Poisson process of constant rate; empty if there are none."""
     ordered = np.sort(times)
     gaps = np.diff(ordered)
     cov, error = float(np.std(gaps) / np.mean(gaps)), 1 / math.sqrt(len(gaps))
@@ -71,7 +74,7 @@ def unlike_poisson(times: Times) -> list[str]:
 
 
 def as_the_machine_allows(part: dict[str, Any], origin: float) -> Times:
-    """When the sessions would have started whose timers are as late as a bare ``gevent.sleep`` of the same process."""
+    """Return the starts of sessions with timers as late as a bare ``gevent.sleep`` of the same process."""
     planned = np.sort(times_of(part, origin)[2])
     if not part["stalls"]:
         return planned
@@ -80,14 +83,21 @@ def as_the_machine_allows(part: dict[str, Any], origin: float) -> Times:
     return np.where((last >= 0) & (planned < woke[last]), woke[last], planned)
 
 
+def wait_for_idle(within: float = 60.0) -> None:
+    """Wait until the other processes of the machine leave most of it idle for 3 s; at most ``within`` seconds."""
+    deadline, quiet = time.monotonic() + within, 0
+    while quiet < 3 and time.monotonic() < deadline:
+        quiet = quiet + 1 if psutil.cpu_percent(interval=1.0) < _IDLE_PERCENT else 0
+
+
 def path(parts: list[dict[str, Any]], grid: Times, origin: float) -> Times:
-    """The number in session at the times of the grid."""
+    """Return the number in session at the times of the grid."""
     started, ended = (np.sort(np.concatenate([times_of(p, origin)[k] for p in parts])) for k in (0, 1))
     return np.searchsorted(started, grid, side="right") - np.searchsorted(ended, grid, side="right").astype(float)
 
 
 def moments_of_n(parts: list[dict[str, Any]], law: Any, stay: Distribution, window: tuple[float, float]) -> list[float]:
-    """Mean and variance of N(t) in a window, each as its distance from ``law(t) -> mean, variance`` in standard errors.
+    """Return the distances of mean and variance of N(t) from ``law(t) -> mean, variance``, in standard errors.
 
     With Z = (N - m)/sd and rho the autocorrelation of N, which is the tail of the residual session R, the variance of
     the average of Z over T is 2/T int rho = 2/T E[R]; that of Z^2 is 2/T int (2 rho^2 + rho/m), where int rho^2 =
@@ -108,7 +118,7 @@ def moments_of_n(parts: list[dict[str, Any]], law: Any, stay: Distribution, wind
 def assert_locust_counts_the_users(
     parts: list[dict[str, Any]], history: Path, others: int, window: tuple[float, float]
 ) -> None:
-    """Locust's history has numbers that were true in the 4 s before: workers report every 3 s, it is kept every 1 s."""
+    """Compare Locust's history, whose numbers are up to 4 s old: reports every 3 s, a row every 1 s."""
     origin = min(part["origin"] for part in parts)
     with history.open() as lines:
         told = [(int(row["Timestamp"]) - origin, int(row["User Count"])) for row in csv.DictReader(lines)]

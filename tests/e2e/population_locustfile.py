@@ -1,6 +1,6 @@
-"""Users who come and go; every process that has users writes, when its test stops, what became of them.
+"""Users of a population; every process with users writes its counts and sessions when its test stops.
 
-Who leads writes the document of the Population tab.
+The master writes the document of the Population tab.
 """
 
 from __future__ import annotations
@@ -14,14 +14,14 @@ from typing import Any
 import gevent
 from locust import User, constant, events, tag, task
 
-from locust_realism.runtime.control import attach
+from locust_realism.runtime.coordination.plan import ensure_plan
 from locust_realism.runtime.options import OPTIONS, add_options
-from locust_realism.runtime.plan import ensure_plan
-from locust_realism.runtime.population import FinitePopulation, Population, open_arrivals
-from locust_realism.runtime.population_view import population_document
-from locust_realism.runtime.sessions import user_sessions
+from locust_realism.runtime.population.control import attach
+from locust_realism.runtime.population.model import FinitePopulation, Population, open_arrivals
+from locust_realism.runtime.population.view import population_document
+from locust_realism.runtime.users.session import user_sessions
 from locust_realism.workload.distributions import exponential, lognormal
-from locust_realism.workload.rates import ConstantRate, SineRate
+from locust_realism.workload.rates.shapes import ConstantRate, SineRate
 
 RATE = float(os.environ.get("TEST_RATE", "100"))
 MEAN = float(os.environ.get("TEST_MEAN", "1"))
@@ -31,8 +31,8 @@ AWAY = float(os.environ.get("TEST_AWAY", 3 * MEAN))
 PERIOD = float(os.environ.get("TEST_PERIOD", "30"))
 STALL_S = 0.002  # gevent's timers round up to the next millisecond
 
-stalls: list[tuple[float, float]] = []  # when a bare gevent.sleep of this process was to end, and when it did
-plans: list[tuple[float, int]] = []  # when it was heard how many processes share the rate
+stalls: list[tuple[float, float]] = []  # planned and actual ends of a bare gevent.sleep
+plans: list[tuple[float, int]] = []  # times of the plans and their numbers of processes
 counts = {"on_start": 0, "on_stop": 0}
 rows: list[Any] = []
 wall = time.time() - time.perf_counter()
@@ -89,7 +89,7 @@ class Closed(User):
 
 
 class Untagged(User):
-    """Left without tasks by --tags: Locust must not be asked to run it."""
+    """Class that --tags leaves without tasks: its population must not start."""
 
     population = open_arrivals(ConstantRate(1))
 
@@ -101,7 +101,7 @@ class Untagged(User):
 @events.init.add_listener
 def _listen(environment: Any, **_: Any) -> None:
     user_sessions(environment).listeners.append(rows.append)
-    ensure_plan(environment).subscribe(lambda plan: plans.append((time.time(), plan.workers)))
+    ensure_plan(environment).subscribe(lambda plan: plans.append((time.time(), len(plan.members))))
     gevent.spawn(_sleep_and_see)
 
 
@@ -133,7 +133,6 @@ def _write(environment: Any, **_: Any) -> None:
         "arrivals": census.arrivals,
         "entered": census.entered,
         "departures": census.departures,
-        "late_p99": census.late.quantile(0.99),
         "stalls": stalls,
         "origin": wall + control.planner.time_of(0),
         "sessions": [

@@ -13,8 +13,8 @@ from collections.abc import Callable
 from locust import FastHttpUser, task
 
 from locust_realism import ConstantRate, constant, exponential, install, open_arrivals
-from locust_realism.runtime.embedded import embedded_service
-from locust_realism.targets.service import Page, Service, Station, Work
+from locust_realism.kit import embedded_service
+from locust_realism.targets import Page, Service, Station, Work
 from locust_realism.workload.distributions import Distribution
 
 PLAN = [

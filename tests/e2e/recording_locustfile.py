@@ -1,7 +1,7 @@
-"""Users that fire request events, recorded by us and, beside us, by the plainest listener there is.
+"""Users that fire request events, recorded by us and by a plain listener.
 
-Each process writes what it knows to $RESULTS when it ends: rows that its own listener saw, the master's (or the only
-process's) record, and Locust's own counts.
+Each process writes to $RESULTS at its end: the rows of its own listener, the master's (or the only process's) record,
+and Locust's own counts.
 """
 
 from __future__ import annotations
@@ -17,9 +17,10 @@ import gevent
 from locust import User, constant, events, task
 from locust.runners import WorkerRunner
 
-from locust_realism.runtime.recording import attach
-from locust_realism.runtime.run_files import FilePlan
-from locust_realism.runtime.sessions import hook_user_start
+from locust_realism.runtime.capture.files import FilePlan
+from locust_realism.runtime.capture.run import attach
+from locust_realism.runtime.lifecycle.signals import interrupt_main_only
+from locust_realism.runtime.users.session import hook_user_start
 
 RESULTS = Path(os.environ["RESULTS"])
 seen: list[tuple[str, int, bool]] = []
@@ -30,6 +31,7 @@ hook_user_start()
 
 @events.init.add_listener
 def start_recording(environment: Any, **_: Any) -> None:
+    interrupt_main_only()  # as the plugin does: a Ctrl-C must not end the report under way
     state["recording"] = attach(environment, files=FilePlan() if os.environ.get("RECORD") else None)
     state["environment"] = environment
 
@@ -71,7 +73,7 @@ def write(**_: Any) -> None:
 
 
 class Asker(User):
-    """A request every few milliseconds, one more when it is stopped, which is when Locust loses rows most easily."""
+    """User with a request every few milliseconds, and one in on_stop, where Locust loses rows most easily."""
 
     wait_time = constant(0.01)
 

@@ -23,8 +23,8 @@ class Visitor(User):
 
     @task
     def note(self) -> None:
-        from locust_realism.runtime.plan import ensure_plan
-        from locust_realism.runtime.sessions import current_session
+        from locust_realism.runtime.coordination.plan import ensure_plan
+        from locust_realism.runtime.users.session import current_session
 
         session = current_session()
         assert session is not None

@@ -1,4 +1,4 @@
-"""A Locust page over a recorded log, for browser tests that need to know every figure: tabs_site.py PORT [OPTION ...].
+"""A Locust page over a recorded log, for browser tests of exact figures: tabs_site.py PORT [OPTION ...].
 
 Options: ``login`` (sign in by opening /enter), ``base`` (everything below /load), ``picker`` (the class picker),
 ``many`` (200 hostile names of 300 characters), ``live`` (rows appear as time passes), ``ready`` (no test was started).
@@ -52,7 +52,7 @@ POPULATION: dict[str, Any] = {
 WORKERS = [
     {
         "id": f"host_{i}", "state": "running", "users": 10, "cpu": (0.42, 0.93)[i], "memory_bytes": 91_000_000 + i,
-        "lag_p99_ms": (2.5, 34.0)[i], "lateness_p50_ms": 0.6, "lateness_p95_ms": 1.9, "lateness_p99_ms": 4.4,
+        "lag_p99_ms": (2.5, 64.0)[i], "lateness_p50_ms": 0.6, "lateness_p95_ms": 1.9, "lateness_p99_ms": 4.4,
         "rows": 1500 + i, "lost": 0, "clock_offset_ms": 0.12 * i, "clock_uncertainty_ms": 0.02,
     }
     for i in range(2)
@@ -68,17 +68,17 @@ GENERATOR: dict[str, Any] = {
 
 
 class Visitor(User):
-    """Does nothing: the figures come from the log."""
+    """User without work: the figures come from the log."""
 
     wait_time = constant(1)
 
     @task
     def nothing(self) -> None:
-        """Nothing."""
+        """Do nothing."""
 
 
 class Person(UserMixin):
-    """Whoever opened /enter."""
+    """Visitor who has opened /enter."""
 
     id = "someone"
 

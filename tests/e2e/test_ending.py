@@ -1,4 +1,4 @@
-"""Ctrl-C, and again: what ends a run early says so and leaves no traceback, in one process and with workers."""
+"""Ctrl-C, and again: an early end has a message and no traceback, in one process and with workers."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ import gevent
 from gevent.monkey import get_original
 from locust import User, constant, task
 from locust_realism import install
-from locust_realism.runtime import provider
+from locust_realism.runtime.figures import provider
 
 install()
 summarize = provider.summarize
@@ -47,9 +47,7 @@ NEVER_DONE = f"""
 @pytest.mark.parametrize(
     ("what", "mode"), [("figures", ()), ("users", two_workers())], ids=["figures, one process", "users, two workers"]
 )
-def test_the_second_ctrl_c_gives_up_what_the_first_one_waits_for(
-    what: str, mode: tuple[object, ...], tmp_path: Path
-) -> None:
+def test_the_second_ctrl_c_skips_the_wait_of_the_first(what: str, mode: tuple[object, ...], tmp_path: Path) -> None:
     slow = "provider.summarize = slowly\n" if what == "figures" else ""
     (tmp_path / "locustfile.py").write_text(LOCUSTFILE + (NEVER_DONE if what == "users" else "") + slow)
     log = tmp_path / "log"
@@ -59,7 +57,7 @@ def test_the_second_ctrl_c_gives_up_what_the_first_one_waits_for(
     ) as process:  # fmt: skip
 
         def interrupt(until: str) -> None:
-            """Press until it is answered so: with workers what we wait for begins a little later."""
+            """Press until the log has a message: with workers the wait begins a little later."""
             deadline = time.monotonic() + 15
             while until not in log.read_text():
                 assert time.monotonic() < deadline, until
@@ -74,6 +72,6 @@ def test_the_second_ctrl_c_gives_up_what_the_first_one_waits_for(
         interrupt(asked)
         interrupt("The figures of the run were not waited for" if what == "figures" else "The users were not waited")
         assert process.wait(20) is not None
-    said = log.read_text()
-    assert "Traceback" not in said, said[-3000:]
-    assert "Aggregated" in said, "Locust's own figures are printed"
+    output = log.read_text()
+    assert "Traceback" not in output, output[-3000:]
+    assert "Aggregated" in output, "Locust's own figures are printed"

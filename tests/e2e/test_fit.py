@@ -1,4 +1,4 @@
-"""What ``locust-realism fit`` writes is used: the locustfile runs as it is, the page opens offline."""
+"""Files of ``locust-realism fit``: the locustfile runs as it is, the page opens offline."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from browser_support import FLAGS, chromium, opened
 from log_support import lines, traffic, write_log
 
 from locust_realism.workload.distributions import exponential
-from locust_realism.workload.rates import ConstantRate
+from locust_realism.workload.rates.shapes import ConstantRate
 from support import environment, run_locust
 
 pytestmark = pytest.mark.e2e
@@ -31,7 +31,7 @@ REQUESTS = ["GET / HTTP/1.1", "GET /item/77?x=1 HTTP/1.1", f"GET {HOSTILE} HTTP/
 
 
 def fitted(folder: Path, *arguments: str) -> dict[str, Any]:
-    """Fit a log of an hour; the document."""
+    """Fit a log of an hour and return the document."""
     made = traffic(ConstantRate(RATE), exponential(0.5), 4, [0.6, 0.3, 0.05, 0.05], 1800, seed=1)
     write_log(folder / "access.log.gz", lines(made, REQUESTS))
     command = [sys.executable, "-m", "locust_realism.cli", "fit", "access.log.gz", "--gap", "2m", "--format", "json"]
@@ -44,7 +44,7 @@ def fitted(folder: Path, *arguments: str) -> dict[str, Any]:
 
 @contextmanager
 def server() -> Iterator[tuple[str, Counter[str]]]:
-    """A server that counts the paths that it is asked for, and its address."""
+    """Run a server that counts the requested paths; yield it and its address."""
     asked: Counter[str] = Counter()
 
     class Handler(BaseHTTPRequestHandler):
@@ -68,7 +68,7 @@ def server() -> Iterator[tuple[str, Counter[str]]]:
         thread.join(10)
 
 
-def test_the_locustfile_runs_as_it_is_with_the_fitted_load(tmp_path: Path) -> None:
+def test_locustfile_runs_as_it_is_with_the_fitted_load(tmp_path: Path) -> None:
     document = fitted(tmp_path, "--locustfile", "fitted.py")
     assert document["think_times"]["best"]["family"] == "exponential"
     seconds = 8
@@ -89,7 +89,7 @@ def test_the_locustfile_runs_as_it_is_with_the_fitted_load(tmp_path: Path) -> No
 
 
 @pytest.mark.browser
-def test_the_page_opens_offline_with_its_charts(tmp_path: Path) -> None:
+def test_page_opens_offline_with_its_charts(tmp_path: Path) -> None:
     playwright = pytest.importorskip("playwright.sync_api")
     document = fitted(tmp_path, "--html", "fit.html")
     with playwright.sync_playwright() as p:

@@ -11,7 +11,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from locust_realism.workload.rates import SineRate
+from locust_realism.workload.rates.shapes import SineRate
 from tests.support import free_port, run_locust, started_locust
 
 pytestmark = [pytest.mark.e2e, pytest.mark.timed]

@@ -1,4 +1,4 @@
-"""The plans that come along, run at their short length: every run gives figures, the page opens, the claim is seen.
+"""The ready plans at their short length: every run gives figures, the page opens, the claim holds.
 
 They take some 15 minutes together: part of the nightly run.
 """
@@ -18,9 +18,9 @@ import numpy as np
 import pytest
 from browser_support import FLAGS, Tabs, chromium
 
-from locust_realism.experiments.cells import cells_of, target_rows
-from locust_realism.experiments.plan_reading import read_plan
-from locust_realism.experiments.results import read_rows, summary_of
+from locust_realism.sweep.cells import cells_of, target_rows
+from locust_realism.sweep.plan_file import read_plan
+from locust_realism.sweep.results import read_rows, summary_of
 from support import SCENARIOS, environment
 
 pytestmark = [pytest.mark.e2e, pytest.mark.nightly]
@@ -30,7 +30,7 @@ Cells = dict[tuple[str, int, float | None], dict[str, Any]]
 
 
 def wso2(cells: Cells, rows: list[dict[str, Any]]) -> None:
-    """More users within the bound the longer they think; the order of the article's 25 and 75."""
+    """The bound holds for more users with longer think times, near the article's 25 and 75."""
     found = {
         row["line"]: row["users"] or row["largest_measured"] or 0
         for row in target_rows(list(cells.values()), ["p90 < 155ms"])
@@ -50,7 +50,7 @@ def brady(cells: Cells, rows: list[dict[str, Any]]) -> None:
 
 
 def percentiles(cells: Cells, rows: list[dict[str, Any]]) -> None:
-    """Every sample that was told is in the figures: they are those of the drawn samples, to the microsecond."""
+    """Every reported sample is in the figures: they are those of the drawn samples, to the microsecond."""
     spec = importlib.util.spec_from_file_location("replayed_samples", PLANS / "replayed_samples.py")
     assert spec is not None
     assert spec.loader is not None
@@ -81,7 +81,7 @@ def owncloud(cells: Cells, rows: list[dict[str, Any]]) -> None:
 
 
 def diurnal(cells: Cells, rows: list[dict[str, Any]]) -> None:
-    """The rate follows its plan; at night the cache is cold, which the constant load of the same mean never shows."""
+    """The rate follows its plan; the cold cache of the night never occurs at the constant load of the same mean."""
     row = next(row for row in rows if row["variant"] == "a day")
     day, constant = (next(cell for place, cell in cells.items() if place[0] == name) for name in ("a day", "constant"))
     parts = summary_of(row)["parts"]
@@ -96,7 +96,7 @@ def diurnal(cells: Cells, rows: list[dict[str, Any]]) -> None:
 
 
 def two_servers(cells: Cells, rows: list[dict[str, Any]]) -> None:
-    """Both serve, each was measured three times at each number of users."""
+    """Both serve, each measured three times at each number of users."""
     assert {place[0] for place in cells} == {"waitress", "cheroot"}
     assert all(cell["failed_share"] < 0.01 and cell["runs"] == 3 for cell in cells.values())
     assert all(cell["server_cpu"] > 0.1 for cell in cells.values())
@@ -112,7 +112,7 @@ def test_every_plan_is_checked() -> None:
 
 
 @pytest.mark.parametrize("name", CHECKS)
-def test_the_full_version_begins(name: str, tmp_path: Path) -> None:
+def test_the_full_version_starts(name: str, tmp_path: Path) -> None:
     """Each variant of the article's own length starts, with its processes, and has figures after some seconds."""
     path, out = PLANS / f"{name}.yaml", tmp_path / "out"
     shorter = {"users": "6", "warm_up": "0s", "steady": "4s", "cool_down": "0s", "repetitions": "1"}
@@ -144,7 +144,7 @@ def test_the_short_version(name: str, tmp_path: Path) -> None:
         command, cwd=tmp_path, env=environment(), capture_output=True, text=True, timeout=600, check=False
     )
     assert result.returncode == 0, result.stderr
-    assert time.monotonic() - began < 300, "three minutes on a machine that does nothing else"
+    assert time.monotonic() - began < 300, "three minutes on an idle machine"
     plan, rows = read_plan(path), read_rows(out / "results.parquet")
     assert [row["key"] for row in rows] == [cell.key for cell in plan.cells()]
     found = cells_of(rows)

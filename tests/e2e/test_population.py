@@ -17,10 +17,11 @@ from tests.e2e.page import two_workers_with_page
 from tests.e2e.population_law import assert_nobody_was_cut_short, led, path, results, settings
 from tests.support import eventually, free_port, started_locust
 
-pytestmark = [pytest.mark.e2e, pytest.mark.timed]
+pytestmark = pytest.mark.e2e
 LOCUSTFILE = Path(__file__).with_name("population_locustfile.py")
 
 
+@pytest.mark.timed
 def test_a_killed_worker_two_joiners_and_one_that_stood_still(tmp_path: Path) -> None:
     port, rate, mean = free_port(), 120, 0.5
     env = settings(tmp_path, rate=rate, mean=mean, warm_up=0)

@@ -1,7 +1,8 @@
-"""The law of populations in real Locust processes: arrivals, the number in session, and what Locust counts."""
+"""Law of populations in real Locust processes: arrivals, number in session, and the counts of Locust."""
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
@@ -11,9 +12,10 @@ import pytest
 from scipy import stats
 
 from locust_realism.workload.distributions import exponential, lognormal
-from locust_realism.workload.populations import expected_users
-from locust_realism.workload.rates import SineRate
+from locust_realism.workload.rates.shapes import SineRate
+from locust_realism.workload.users.concurrency import expected_users
 from tests.e2e.population_law import (
+    Times,
     as_the_machine_allows,
     assert_locust_counts_the_users,
     assert_nobody_was_cut_short,
@@ -23,20 +25,25 @@ from tests.e2e.population_law import (
     settings,
     times_of,
     unlike_poisson,
+    wait_for_idle,
 )
 from tests.support import free_port, run_locust, started_locust, two_workers
 
 pytestmark = [pytest.mark.e2e, pytest.mark.timed]
 LOCUSTFILE = Path(__file__).with_name("population_locustfile.py")
 RATE, MEAN, WARM_UP, RUN_S = 450, 0.5, 1.0, 25
+Parts = list[dict[str, Any]]
 SETTLED = (2.0, 22.0)
 CLOSED = 3
+ATTEMPTS = 3
+"""Runs of a test on a machine that is too busy for exact starts."""
 MODES = ("local", "processes", "workers")
 NOT_EACH_TIME = [mode if mode == "processes" else pytest.param(mode, marks=pytest.mark.nightly) for mode in MODES]
 
 
-def run(mode: str, out: Path, **values: object) -> tuple[list[dict[str, Any]], str]:
-    """Run the locustfile in one process, with two forked workers, or with two that were started apart."""
+def run(mode: str, out: Path, **values: object) -> tuple[Parts, str]:
+    """Run the locustfile in one process, with two forked workers, or with two that are started separately."""
+    out.mkdir()
     env = settings(out, rate=RATE, mean=MEAN, warm_up=WARM_UP, **values)
     leading = ("-f", LOCUSTFILE, "--headless", "-u", CLOSED, "-t", f"{RUN_S}s", "--only-summary", "--realism-seed", 17,
                "--csv", out / "run", "--csv-full-history")  # fmt: skip
@@ -62,24 +69,34 @@ def run(mode: str, out: Path, **values: object) -> tuple[list[dict[str, Any]], s
     return parts, log
 
 
-def assert_poisson(parts: list[dict[str, Any]], scale: Any, rate: float) -> None:
-    """Ten thousand arrivals, planned and actual, on the time scale on which their rate is constant."""
-    origin = min(part["origin"] for part in parts)
-    started, _, planned = np.concatenate([np.stack(times_of(part, origin)) for part in parts], axis=1)
-    came = planned > WARM_UP
-    assert came.sum() > 10_000
-    assert stats.kstest(np.diff(np.sort(scale(planned[came]))) * rate, "expon").pvalue > 0.001
-    allowed = np.concatenate([as_the_machine_allows(part, origin) for part in parts])
-    if unlike := unlike_poisson(scale(allowed[allowed > WARM_UP])):
-        pytest.skip(f"the machine is busy: timed by a bare gevent.sleep they are not Poisson ({'; '.join(unlike)})")
-    assert unlike_poisson(scale(started[came])) == []
+def run_as_poisson(mode: str, out: Path, scale: Callable[[Times], Times], **values: object) -> tuple[Parts, str]:
+    """Run the locustfile; assert that ten thousand arrivals are Poisson where ``scale`` makes their rate constant.
+
+    A busy machine delays starts: wait until it is idle and run again, then fail. The failure has the same checks of
+    starts that a bare gevent.sleep of these processes would have timed.
+    """
+    for attempt in range(ATTEMPTS):
+        parts, log = run(mode, out / str(attempt), **values)
+        origin = min(part["origin"] for part in parts)
+        started, _, planned = np.concatenate([np.stack(times_of(part, origin)) for part in parts], axis=1)
+        arrived = planned > WARM_UP
+        assert arrived.sum() > 10_000
+        assert stats.kstest(np.diff(np.sort(scale(planned[arrived]))) * RATE, "expon").pvalue > 0.001
+        allowed = np.concatenate([as_the_machine_allows(part, origin) for part in parts])
+        found = unlike_poisson(scale(started[arrived]))
+        busy = unlike_poisson(scale(allowed[allowed > WARM_UP]))
+        if not found:
+            return parts, log
+        wait_for_idle()
+    pytest.fail(
+        f"not Poisson in {ATTEMPTS} runs: {'; '.join(found)}; timed by a bare gevent.sleep: {busy or 'Poisson'}"
+    )
 
 
 @pytest.mark.parametrize("mode", NOT_EACH_TIME)
 def test_ten_thousand_arrivals_are_poisson_and_so_is_the_number_in_session(mode: str, tmp_path: Path) -> None:
-    parts, log = run(mode, tmp_path)
+    parts, log = run_as_poisson(mode, tmp_path, lambda times: times)
     assert f"{RATE * MEAN:.4g} users on average" in log
-    assert_poisson(parts, lambda times: times, RATE)
     mean, variance = moments_of_n(
         parts, lambda t: (np.full(len(t), RATE * MEAN), np.full(len(t), RATE * MEAN)), exponential(MEAN), SETTLED
     )
@@ -93,9 +110,12 @@ def test_ten_thousand_arrivals_are_poisson_and_so_is_the_number_in_session(mode:
 @pytest.mark.nightly
 @pytest.mark.parametrize("mode", MODES)
 def test_a_sine_profile_has_the_law_of_the_mt_g_infinity_queue(mode: str, tmp_path: Path) -> None:
-    parts, _ = run(mode, tmp_path, model="sine", period=8)
     profile, stay = SineRate(0.2 * RATE, 1.8 * RATE, period=8), lognormal(MEAN, cov=1.2)
-    assert_poisson(parts, lambda times: profile.cumulative(np.maximum(times, 0)) / RATE, RATE)
+
+    def scale(times: Times) -> Times:
+        return profile.cumulative(np.maximum(times, 0)) / RATE
+
+    parts, _ = run_as_poisson(mode, tmp_path, scale, model="sine", period=8)
     origin = min(part["origin"] for part in parts)
     starts = np.sort(np.concatenate([times_of(part, origin)[0] for part in parts]))
     assert unlike_poisson(starts[starts > WARM_UP]), "negative control: without rescaling they are not Poisson"
@@ -115,7 +135,7 @@ def test_a_sine_profile_has_the_law_of_the_mt_g_infinity_queue(mode: str, tmp_pa
 @pytest.mark.nightly
 @pytest.mark.parametrize("mode", MODES)
 def test_a_finite_population_has_the_law_of_a_finite_source(mode: str, tmp_path: Path) -> None:
-    parts, _ = run(mode, tmp_path, model="finite", away=MEAN / 3)
+    parts, _ = run(mode, tmp_path / "run", model="finite", away=MEAN / 3)
     # three of four are in session; whether one is has the autocorrelation exp(-t/S - t/A), as of sessions of S/4
     relaxation, expected = exponential(MEAN / 4), RATE * MEAN
     mean, variance = moments_of_n(parts, lambda t: (t * 0 + expected, t * 0 + expected / 4), relaxation, SETTLED)
@@ -125,7 +145,7 @@ def test_a_finite_population_has_the_law_of_a_finite_source(mode: str, tmp_path:
     assert as_poisson[1] < -3, "negative control: with people who can be in only once, N varies less than Poisson"
 
 
-def test_the_checks_see_what_is_not_poisson() -> None:
+def test_the_checks_find_arrivals_that_are_not_poisson() -> None:
     even = np.linspace(0, 20, 9000)
     assert len(unlike_poisson(even)) == 4
     rng = np.random.default_rng(3)

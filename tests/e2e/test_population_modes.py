@@ -20,7 +20,7 @@ def test_the_page_picks_classes_edits_the_others_and_counts_everybody(tmp_path: 
     with two_workers_with_page("-f", LOCUSTFILE, "--class-picker", cwd=tmp_path, env=env) as (_, page):
 
         def counted(total: int) -> bool:
-            """Whether the page shows this many users, in all and by worker; one may just be followed by the next."""
+            """Return True if the page shows this many users, or one less, in all and by worker."""
             state = page.state()
             by_worker = sum(worker["user_count"] for worker in state["workers"])
             return state["state"] == "running" and {state["user_count"], by_worker} <= {total, total - 1}
@@ -103,8 +103,8 @@ def test_the_other_models_run_in_one_process(tmp_path: Path, model: str) -> None
 def test_fast_users_without_a_host_end_the_run_with_the_reason(tmp_path: Path) -> None:
     (tmp_path / "locustfile.py").write_text(
         "from locust import FastHttpUser, task\n"
-        "from locust_realism.runtime.population import open_arrivals\n"
-        "from locust_realism.workload.rates import ConstantRate\n"
+        "from locust_realism.runtime.population.model import open_arrivals\n"
+        "from locust_realism.workload.rates.shapes import ConstantRate\n"
         "class Visitor(FastHttpUser):\n"
         "    population = open_arrivals(ConstantRate(50))\n"
         "    @task\n"

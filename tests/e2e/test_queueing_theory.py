@@ -1,8 +1,8 @@
-"""Measured response times are those of queueing theory: M/M/1 fed by Poisson arrivals, independent replications.
+"""Measured response times agree with queueing theory: M/M/1 with Poisson arrivals, independent replications.
 
 All replications run at once, each with a station and users of its own, so that the short version takes as long as one.
-The services are long (100 ms) beside what the client and the machine add to an answer. That is measured in the same
-run, at a station where nobody waits, and added to what theory says: on a busy machine it is no longer small.
+Services are long (100 ms) beside the share of client and machine in an answer. The same run measures that share, at a
+station where nobody waits, and adds it to the theory: on a busy machine it is not small.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ REPLICATIONS = 24
 
 
 def replications(folder: Path, count: int, run_time: int, warm_up: int, *more: object) -> dict[str, list[Any]]:
-    """The rows of each replication, by the name of its load."""
+    """Return the rows of each replication, by the name of its load."""
     plan = [["right", count, RATE, SERVICE_S], ["wrong", count, WRONG_RATE, SERVICE_S], ["alone", 4, RATE, SERVICE_S]]
     result = run_locust(
         "-f", LOCUSTFILE, "--headless", "--only-summary", "-t", f"{run_time}s", "--realism-seed", 5,
@@ -44,13 +44,13 @@ def replications(folder: Path, count: int, run_time: int, warm_up: int, *more: o
 
 
 def interval(values: list[float], level: float = 0.99) -> tuple[float, float]:
-    """The interval for the mean of independent replications."""
+    """Return the interval for the mean of independent replications."""
     half = student.ppf((1 + level) / 2, len(values) - 1) * np.std(values, ddof=1) / math.sqrt(len(values))
     return float(np.mean(values) - half), float(np.mean(values) + half)
 
 
 def agrees(found: dict[str, list[Any]], load: str, rate: float) -> dict[str, bool]:
-    """Whether theory at this rate lies in the intervals of what was measured: mean and 95th percentile."""
+    """Return, for mean and 95th percentile, whether theory at this rate lies in the measured interval."""
     rows = found[load]
     added = float(np.mean([row["mean_ms"] for row in found["alone"]])) - 1e3 * SERVICE_S
     print(f"client and machine add {added:.1f} ms")
@@ -67,7 +67,7 @@ def agrees(found: dict[str, list[Any]], load: str, rate: float) -> dict[str, boo
 
 
 @pytest.mark.parametrize("processes", [tuple, two_workers], ids=["one process", "two workers"])
-def test_mean_and_p95_are_those_of_mm1_and_not_those_of_another_load(
+def test_mean_and_p95_agree_with_mm1_at_this_load_and_no_other(
     tmp_path: Path, processes: Callable[[], tuple[object, ...]]
 ) -> None:
     rows = replications(tmp_path, REPLICATIONS, 24, 3, *processes())
@@ -76,7 +76,7 @@ def test_mean_and_p95_are_those_of_mm1_and_not_those_of_another_load(
     assert abs(arrivals - expected) < 4 * math.sqrt(expected)
     assert agrees(rows, "right", RATE) == {"mean_ms": True, "p95_ms": True}
     assert agrees(rows, "wrong", WRONG_RATE) == {"mean_ms": True, "p95_ms": True}
-    # p95 of 21 s is too wide to tell the loads apart every time; the long run tells them apart by both
+    # the interval of p95 is too wide after 21 s to separate the loads each time; the long run separates them by both
     assert agrees(rows, "wrong", RATE)["mean_ms"] is False
     assert agrees(rows, "right", WRONG_RATE)["mean_ms"] is False
 

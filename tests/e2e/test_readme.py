@@ -24,7 +24,7 @@ def commands(pattern: str) -> list[str]:
 
 
 def fresh_clone(folder: Path) -> Path:
-    """What git has of this tree; changes that are not committed are not in it."""
+    """Return a clone of the commits of this tree, without uncommitted changes."""
     if not (ROOT / ".git").exists() or not shutil.which("git"):
         pytest.skip("needs a git checkout")
     clone = folder / "clone"
@@ -51,12 +51,14 @@ def test_the_first_command_runs_the_main_job_on_a_fresh_clone(tmp_path: Path) ->
     assert left.stdout == ""
 
 
-def test_the_readme_names_files_and_options_that_exist() -> None:
-    """Every linked page is there, and every --realism flag that the README shows is an option."""
+@pytest.mark.parametrize("page", [README, ROOT / "docs" / "start.md"], ids=lambda page: page.name)
+def test_a_first_page_names_files_and_options_that_exist(page: Path) -> None:
+    """Every linked page and picture is there, and every --realism flag is an option."""
     from locust_realism.runtime.options import OPTIONS
 
-    text = README.read_text()
-    missing = [link for link in re.findall(r"\]\(((?:docs|scenarios)/[^)#]+)", text) if not (ROOT / link).exists()]
-    assert missing == []
+    text = page.read_text()
+    links = re.findall(r"\]\((?!https?:)([^)#]+)", text)
+    assert len(links) > 5
+    assert [link for link in links if not (page.parent / link).exists()] == []
     flags = {option.flag for option in OPTIONS} | {"--realism-help"}
     assert set(re.findall(r"--realism-[a-z-]+", text)) <= flags

@@ -1,6 +1,6 @@
 """The record of a whole run: every row of every process, and the same counts as Locust's own.
 
-Each test runs Locust as a user does and compares the record with what an independent listener saw in each process.
+Each test runs Locust as a user does and compares the record with the rows of an independent listener in each process.
 """
 
 from __future__ import annotations
@@ -17,14 +17,14 @@ import pytest
 
 from tests.support import eventually, free_port, run_locust, started_locust
 
-pytestmark = [pytest.mark.e2e, pytest.mark.timed]
+pytestmark = pytest.mark.e2e
 
 LOCUSTFILE = Path(__file__).with_name("recording_locustfile.py")
 HEADLESS = ("-f", LOCUSTFILE, "--headless", "--users", 12, "--spawn-rate", 12, "--only-summary")
 
 
 def results(directory: Path) -> tuple[dict[str, Any], list[dict[str, Any]]]:
-    """What the main process wrote, and what each process that had users wrote."""
+    """Return the results of the main process and of each process that had users."""
     mains = [json.loads(path.read_text()) for path in directory.glob("main-*.json")]
     assert len(mains) == 1, f"{len(mains)} main processes wrote a result, expected 1"
     workers = [json.loads(path.read_text()) for path in sorted(directory.glob("worker-*.json"))]
@@ -32,13 +32,13 @@ def results(directory: Path) -> tuple[dict[str, Any], list[dict[str, Any]]]:
 
 
 def await_users(log: Path) -> None:
-    """Wait until all users run and have made some requests; on a busy machine Locust says it in another way."""
+    """Wait until all users run and have made some requests; a busy machine logs it in other words."""
     eventually(lambda: re.search("All users spawned|Spawning is complete", log.read_text()), within=60)
     time.sleep(2)
 
 
 def assert_exact(directory: Path, workers: int) -> dict[str, Any]:
-    """The record is the union of what was seen, row by row, and Locust counted the same."""
+    """Assert that the record is the union of the listeners' rows, and that Locust counted the same."""
     main, users = results(directory)
     seen = sorted(tuple(row) for process in users for row in process["seen"])
     assert len(users) == workers
@@ -67,6 +67,7 @@ def test_processes_deliver_every_row_at_quit(tmp_path: Path) -> None:
     assert_exact(tmp_path, workers=2)
 
 
+@pytest.mark.timed
 @pytest.mark.parametrize(("number", "to_group"), [(signal.SIGINT, True), (signal.SIGTERM, False)])
 def test_signals_lose_nothing(tmp_path: Path, number: signal.Signals, to_group: bool) -> None:
     """Ctrl-C in a terminal reaches all processes at once; a service manager sends SIGTERM to the master alone."""
@@ -80,8 +81,9 @@ def test_signals_lose_nothing(tmp_path: Path, number: signal.Signals, to_group: 
     assert_exact(tmp_path, workers=2)
 
 
-def test_a_worker_that_stands_still_is_waited_for_and_named(tmp_path: Path) -> None:
-    """The master ends within its deadline, says which worker did not answer, and keeps the rows of the other."""
+@pytest.mark.timed
+def test_the_master_waits_for_a_stopped_worker_and_names_it(tmp_path: Path) -> None:
+    """The master ends within its deadline, names the silent worker, and keeps the rows of the other."""
     port = free_port()
     env = {"RESULTS": str(tmp_path)}
     master = ("--master", "--master-bind-port", port, "--expect-workers", 2, "--run-time", "5s")
@@ -93,21 +95,21 @@ def test_a_worker_that_stands_still_is_waited_for_and_named(tmp_path: Path) -> N
         started_locust(*worker, cwd=tmp_path, env=env, log=tmp_path / "log2") as frozen,
     ):
         await_users(log)
-        time.sleep(0.5)  # past its first report, short of the time at which the master would call it missing
+        time.sleep(0.5)  # past its first report, before the master takes it for missing
         os.kill(frozen.pid, signal.SIGSTOP)
         try:
             main.wait(timeout=40)
         finally:
             os.kill(frozen.pid, signal.SIGCONT)
     result, _ = results(tmp_path)
-    assert "no last report from worker" in log.read_text()
+    assert "No last report from worker" in log.read_text()
     assert [text for text in result["warnings"] if "did not send its last report" in text]
     assert result["locust"][0] == len(result["rows"])
     assert 0 in result["workers"] or 1 in result["workers"]
 
 
 def test_reset_stats_at_the_end_of_spawning(tmp_path: Path) -> None:
-    """--reset-stats clears Locust's counts everywhere; the record keeps the whole run and knows what came after."""
+    """--reset-stats clears Locust's counts everywhere; the record keeps the whole run and marks the rows after it."""
     port = free_port()
     arguments = ("--run-time", "3s", "--processes", 2, "--master-bind-port", port, "--master-port", port)
     run_locust(*HEADLESS, "--reset-stats", *arguments, cwd=tmp_path, env={"RESULTS": str(tmp_path)})

@@ -1,4 +1,4 @@
-"""Processes that are killed: every row that a flushed block on disk holds is found again, nothing counts twice."""
+"""Killed processes: every row of a flushed block on disk is read again, and none counts twice."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ LOCUSTFILE = Path(__file__).with_name("recording_locustfile.py")
 
 
 def processes_of(directory: Path, victim: str, seed: int) -> dict[Path, int]:
-    """A master and two workers; after a moment drawn by the seed ``victim`` is killed, then the test is ended.
+    """Kill ``victim``, the master or one of two workers, at a random moment by the seed, and end the test.
 
     Returns the launches that each recording held at that moment.
     """
@@ -56,7 +56,7 @@ def processes_of(directory: Path, victim: str, seed: int) -> dict[Path, int]:
 
 
 def assert_sound(directory: Path) -> tuple[Path, list[Path]]:
-    """Every recording is readable and holds each launch once; returns the master's and the workers'."""
+    """Assert that every recording is readable and holds each launch once; return the master's and the workers'."""
     found = sorted((directory / "realism-recordings").iterdir())
     roles = {path: read_info(path).get("role") for path in found}
     for path in found:
@@ -84,13 +84,13 @@ def run_with(tmp_path: Path, victim: str, seed: int) -> None:
     keys = set(zip(merged.worker.tolist(), merged.slot.tolist(), merged.launch_us.tolist(), strict=True))
     assert len(keys) == len(merged)
     if victim == "worker":
-        # what a worker recorded after its last report nobody has heard of: the master's balance is of what it was told
-        (said,) = tmp_path.glob("main-*.json")
-        balance = json.loads(said.read_text(encoding="utf-8"))["balance"]
+        # the master's balance covers the reports that it received, not the rows after the last one
+        (result,) = tmp_path.glob("main-*.json")
+        balance = json.loads(result.read_text(encoding="utf-8"))["balance"]
         accounted = balance["finished"] + balance["failed"] + balance["lost"] + (balance["cut"] or 0)
         assert balance["launched"] == accounted > 0
     if victim == "master":
-        # the workers ended in order: their files hold what the master never got
+        # the workers ended in order: their files hold the rows that the master never received
         alone = merge_recordings(workers).log
         assert alone.launch_us.tolist() == merged.launch_us.tolist()
         assert len(alone) >= sizes[master]

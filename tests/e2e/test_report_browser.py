@@ -1,4 +1,4 @@
-"""The report opened from a file, as whoever is sent it opens it: no server, no network."""
+"""The report, opened from a file without server and network."""
 
 from __future__ import annotations
 
@@ -13,9 +13,9 @@ import pytest
 from browser_support import FLAGS, Tabs, chromium
 from web_support import FORMULA, HOSTILE, poisson_log
 
-from locust_realism.analysis.comparison import compare
-from locust_realism.analysis.comparison_levels import compare_levels
-from locust_realism.analysis.sides import Side
+from locust_realism.analysis.compare.by_level import compare_levels
+from locust_realism.analysis.compare.comparison import compare
+from locust_realism.analysis.compare.groups import Side
 from locust_realism.analysis.summary import summarize
 from locust_realism.recording.launches import LaunchLog
 from locust_realism.report.compare_page import render_compare_page
@@ -53,7 +53,7 @@ def browser() -> Iterator[Any]:
 
 @pytest.fixture
 def report(browser: Any, tmp_path: Path) -> Iterator[Tabs]:
-    """The report of a log with hostile names, opened offline from a file."""
+    """Open the report of a log with hostile names offline from a file."""
     path = tmp_path / "report.html"
     path.write_text(render_report(document()), encoding="utf-8")
     context = browser.new_context(offline=True, viewport={"width": 1280, "height": 900}, accept_downloads=True)
@@ -96,7 +96,7 @@ def test_a_chart_is_saved_as_png_and_its_data_as_csv(report: Tabs) -> None:
     assert len(rows) > 20
 
 
-def test_it_is_dark_where_the_reader_wants_dark_and_light_on_paper(report: Tabs) -> None:
+def test_it_follows_the_preferred_theme_and_is_light_on_paper(report: Tabs) -> None:
     background = "getComputedStyle(document.getElementById('lr-report')).backgroundColor"
     light = report.page.evaluate(background)
     report.page.emulate_media(color_scheme="dark")
@@ -108,7 +108,7 @@ def test_it_is_dark_where_the_reader_wants_dark_and_light_on_paper(report: Tabs)
 
 
 def test_the_page_of_a_comparison_opens_offline(browser: Any, tmp_path: Path) -> None:
-    """Two servers at two numbers of users: the conclusion, every difference, and a line for each side."""
+    """The page of two servers at two numbers of users has a conclusion, every difference, and a line for each side."""
     rng = np.random.default_rng(1)
 
     def side(name: str, scale_us: int) -> Side:

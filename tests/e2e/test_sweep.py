@@ -1,4 +1,4 @@
-"""A sweep as a user runs it: real Locusts, a real kill -9, and the page that comes out of it."""
+"""A sweep from the command line: real Locusts, a real kill -9, and the page."""
 
 from __future__ import annotations
 
@@ -13,8 +13,8 @@ import psutil
 import pytest
 from browser_support import FLAGS, Tabs, chromium
 
-from locust_realism.experiments.results import read_rows
 from locust_realism.recording.formats import read_launches
+from locust_realism.sweep.results import read_rows
 from support import SCENARIOS, environment, eventually
 
 pytestmark = pytest.mark.e2e
@@ -49,7 +49,7 @@ def run_sweep(*arguments: object, cwd: Path, timeout: float = 120) -> subprocess
 
 
 def alive(folder: Path) -> list[psutil.Process]:
-    """Processes whose command line names the folder."""
+    """Return the processes whose command lines contain the folder."""
     found = []
     for process in psutil.process_iter(["cmdline"]):
         if any(str(folder) in word for word in process.info["cmdline"] or ()):
@@ -57,8 +57,8 @@ def alive(folder: Path) -> list[psutil.Process]:
     return found
 
 
-def test_a_sweep_that_is_killed_goes_on_without_repeating_or_losing_a_run(tmp_path: Path) -> None:
-    """kill -9 in the middle of the second run: no Locust is left, the first run stays as it is, the others are run."""
+def test_a_killed_sweep_continues_without_repeating_or_losing_a_run(tmp_path: Path) -> None:
+    """After kill -9 in the second run no Locust is left, the first run stays unchanged, and the others run."""
     out = tmp_path / "out"
     plan = plan_in(tmp_path)
     first = subprocess.Popen(
@@ -66,7 +66,7 @@ def test_a_sweep_that_is_killed_goes_on_without_repeating_or_losing_a_run(tmp_pa
     )
     try:
         eventually(lambda: len(list(out.glob("parts/*.parquet"))) == 1, within=60)
-        eventually(lambda: (out / "running" / "recording").exists(), within=30, because="the second run goes on")
+        eventually(lambda: (out / "running" / "recording").exists(), within=30, because="no second run")
         assert alive(out / "running"), "its Locust runs"
     finally:
         first.send_signal(signal.SIGKILL)
@@ -82,17 +82,17 @@ def test_a_sweep_that_is_killed_goes_on_without_repeating_or_losing_a_run(tmp_pa
     assert sorted(row["users"] for row in rows) == [2, 3, 4]
     assert len({row["key"] for row in rows}) == 3
     started = sorted(row["started"] for row in rows)
-    assert started[0] < killed < started[1], "the run that was killed was run from its start"
+    assert started[0] < killed < started[1], "the killed run started again"
     assert started[2] - started[1] > 2.0, "one at a time"
     assert all(row["n"] > 0 and row["generator_cpu"] > 0 for row in rows)
-    eventually(lambda: not alive(out), within=5, because="nothing is left running")
+    eventually(lambda: not alive(out), within=5, because="a process of the sweep is left")
     third = run_sweep(plan, "-o", out, cwd=tmp_path)
-    assert "[" not in third.stderr, "nothing was run again"
+    assert "[" not in third.stderr, "a run was repeated"
     assert read_rows(out / "results.parquet") == rows
 
 
 def test_the_locust_of_a_killed_sweep_ends(tmp_path: Path) -> None:
-    """Nobody has to look for it: it stops its users and goes, and its embedded server with it."""
+    """It stops its users and ends, and its embedded server with it."""
     out = tmp_path / "out"
     options = ("--users", 3, "--think-time", "200ms", "--steady", "60s", "-o", out)
     sweep = subprocess.Popen(
@@ -108,7 +108,7 @@ def test_the_locust_of_a_killed_sweep_ends(tmp_path: Path) -> None:
         sweep.wait()
     gone, left = psutil.wait_procs(family, timeout=25)
     assert left == []
-    assert len(gone) >= 3, "the guard, Locust and its server"
+    assert len(gone) >= 3, "the supervisor, Locust and its server"
 
 
 def test_a_plan_with_an_error_runs_nothing(tmp_path: Path) -> None:
@@ -120,7 +120,7 @@ def test_a_plan_with_an_error_runs_nothing(tmp_path: Path) -> None:
     assert not (tmp_path / "sweeps").exists()
 
 
-def test_a_locust_that_does_not_start_is_told_with_its_last_words(tmp_path: Path) -> None:
+def test_a_locust_that_does_not_start_is_reported_with_its_error(tmp_path: Path) -> None:
     (tmp_path / "bad.py").write_text("raise RuntimeError('no such luck')\n")
     result = run_sweep("-f", "bad.py", "--users", 2, "--steady", "1s", cwd=tmp_path)
     assert result.returncode == 2
@@ -128,11 +128,11 @@ def test_a_locust_that_does_not_start_is_told_with_its_last_words(tmp_path: Path
     assert "no run has given figures" in result.stderr
 
 
-def test_requests_that_are_out_at_the_end_of_a_run_are_waited_for(tmp_path: Path) -> None:
-    """Each takes a second, and every user launches every other: the last second has as many launches as any other."""
+def test_a_run_waits_for_the_requests_in_flight_at_its_end(tmp_path: Path) -> None:
+    """Requests take a second, and a user launches every two: the last second has as many launches as any other."""
     (tmp_path / "slow.py").write_text(
         "from locust import FastHttpUser, task\nfrom locust_realism import install, uniform\n"
-        "from locust_realism.runtime.embedded import embedded_service\n\n\n"
+        "from locust_realism.kit import embedded_service\n\n\n"
         "class Visitor(FastHttpUser):\n    wait_time = uniform(0, 2)\n\n    @task\n    def get(self):\n"
         "        self.client.get('/')\n\n\ninstall()\nembedded_service()\n"
     )
@@ -142,7 +142,7 @@ def test_requests_that_are_out_at_the_end_of_a_run_are_waited_for(tmp_path: Path
     assert result.returncode == 0, result.stderr
     launches = np.sort(read_launches(next((tmp_path / "out" / "launches").iterdir())).launch_us)
     counts = np.histogram(launches[-1] - launches, [0, 1e6, 2e6, 3e6, 4e6])[0]
-    # 30 a second; cycles of 2 s with a squared CoV of 1/12: sdev 1.6 in the long run, 4.5 if they were independent
+    # 30 a second; cycles of 2 s with a squared CoV of 1/12: standard deviation 1.6 in the long run, 4.5 if independent
     assert counts.min() > 30 - 3 * 4.5, counts
     (row,) = read_rows(tmp_path / "out" / "results.parquet")
     assert row["mean_ms"] == pytest.approx(1000, rel=0.1)

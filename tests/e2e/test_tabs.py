@@ -1,4 +1,4 @@
-"""The tabs in a browser, over a recorded log: what stands in the page is what the Python API says."""
+"""The tabs in a browser, over a recorded log: the page shows the figures of the Python API."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def url() -> Iterator[str]:
 
 @pytest.fixture
 def tabs(browser: Any) -> Iterator[Tabs]:
-    """A page of its own, in English, on which no error may show."""
+    """Open a page of its own, in English, without errors on its console."""
     with opened(browser) as page:
         yield page
 
@@ -109,12 +109,12 @@ def test_another_name_can_be_chosen_for_the_histogram(tabs: Tabs, url: str) -> N
     chosen = next(curve for curve in curves if curve["label"] == FORMULA)
     drawn = tabs.option("inter-launch")["series"][0]["data"]
     assert [point[1] or 0 for point in drawn] == chosen["counts"]
-    time.sleep(2.5)  # a poll later it is still chosen
+    time.sleep(2.5)  # a poll later the name is still selected
     assert section.get_by_label("Name", exact=True).input_value() == f"GET {FORMULA}"
 
 
 @oldest_too
-def test_percentiles_shows_the_figures_and_those_of_locust_where_they_differ(tabs: Tabs, url: str) -> None:
+def test_percentiles_shows_its_figures_and_different_ones_of_locust(tabs: Tabs, url: str) -> None:
     section = tabs.open(url).choose("Percentiles")
     expected = summary(url)
     rows = tabs.table("Response times, by name")
@@ -159,13 +159,13 @@ def test_a_window_can_be_dragged_typed_and_left_again(tabs: Tabs, url: str) -> N
     chart.scroll_into_view_if_needed()
     box = chart.bounding_box()
     y = box["y"] + box["height"] / 2
-    with tabs.page.expect_request(re.compile(r"summary\?window=[\d.]+\.\.[\d.]+")) as asked:
+    with tabs.page.expect_request(re.compile(r"summary\?window=[\d.]+\.\.[\d.]+")) as request:
         tabs.page.mouse.move(box["x"] + box["width"] * 0.4, y)
         tabs.page.mouse.down()
         tabs.page.mouse.move(box["x"] + box["width"] * 0.5, y, steps=4)
         tabs.page.mouse.move(box["x"] + box["width"] * 0.7, y, steps=4)
         tabs.page.mouse.up()
-    window = asked.value.url.partition("window=")[2]
+    window = request.value.url.partition("window=")[2]
     low, high = (float(part) for part in window.split(".."))
     assert 15 < low < 30 < 36 < high < 50
 
@@ -198,7 +198,7 @@ def test_population_generator_and_capacity_show_their_documents(tabs: Tabs, url:
         "counts"
     ]
     tiles = section.locator(".lr-tile").evaluate_all("(all) => all.map((tile) => tile.textContent)")
-    assert {"Sessions ended180", "Balked2", "Late arrivals3"} <= set(tiles)
+    assert {"Sessions ended180", "Turned away2", "Late arrivals3"} <= set(tiles)
     flow = tabs.option("arrivals")["series"]
     assert [[point[1] for point in one["data"]] for one in flow] == [
         population["series"][key] for key in ("arrivals", "departures")
@@ -361,7 +361,7 @@ def test_every_term_is_explained_somewhere(tabs: Tabs, url: str) -> None:
     tabs.page.wait_for_selector("dl dd")
     explained = tabs.page.locator("dl > div").evaluate_all("(all) => all.map((one) => one.id)")
     assert used <= set(explained)
-    assert set(explained) - used == set(), "what is explained is also linked"
+    assert set(explained) - used == set(), "every explained term is also linked"
 
 
 def test_our_files_are_among_those_of_locust(tabs: Tabs, url: str, tmp_path: Path) -> None:
@@ -392,7 +392,7 @@ def test_numbers_follow_the_locale_of_the_browser(browser: Any, url: str) -> Non
 
 @oldest_too
 @pytest.mark.parametrize("broken", ["realism.js", "tabs.js"])
-def test_when_our_script_fails_locust_is_unharmed(browser: Any, url: str, broken: str) -> None:
+def test_a_failing_script_of_ours_leaves_locust_unharmed(browser: Any, url: str, broken: str) -> None:
     with opened(browser, clean=False) as tabs:
         page = tabs.page
         page.route(
@@ -428,7 +428,7 @@ FAILURES: list[tuple[dict[str, Any] | None, str]] = [
 ]
 
 
-def test_when_the_server_fails_the_page_says_so_and_keeps_the_last_figures(browser: Any, url: str) -> None:
+def test_a_failing_server_leaves_a_notice_and_the_last_figures(browser: Any, url: str) -> None:
     with opened(browser, clean=False) as tabs:
         section = tabs.open(url).choose("Launches")
         rows = tabs.table("Times between launches")
@@ -477,7 +477,7 @@ def test_below_a_base_path_with_the_class_picker(browser: Any) -> None:
 
 
 @oldest_too
-def test_with_login_the_tabs_work_and_say_when_the_session_has_ended(browser: Any) -> None:
+def test_with_login_the_tabs_work_until_the_session_ends(browser: Any) -> None:
     with site("login") as url, opened(browser, clean=False) as tabs:
         tabs.page.goto(f"{url}enter")
         tabs.page.wait_for_selector("#root main")
@@ -539,7 +539,7 @@ def test_the_start_form_folds_our_options_and_explains_them(browser: Any) -> Non
         tabs.choose("Launches")
 
 
-def test_before_anything_is_recorded_each_tab_says_what_will_appear(browser: Any, url: str) -> None:
+def test_each_empty_tab_announces_its_contents(browser: Any, url: str) -> None:
     with opened(browser) as tabs:
         bare = '{"age_s":null,"state":"running","workers":[],"rows":0}'
         tabs.page.route("**/realism/api/*", lambda route: route.fulfill(content_type="application/json", body=bare))

@@ -14,7 +14,7 @@ from browser_support import FLAGS, TITLES, Tabs, answers, ask, chromium, number,
 from support import eventually, free_port, started_locust
 
 sync_api = pytest.importorskip("playwright.sync_api")
-pytestmark = [pytest.mark.e2e, pytest.mark.browser, pytest.mark.timed]
+pytestmark = [pytest.mark.e2e, pytest.mark.browser]
 
 LOCUSTFILE = Path(__file__).with_name("tabs_locustfile.py")
 RUN = ("-u", 10, "-r", 10)
@@ -22,7 +22,7 @@ RUN = ("-u", 10, "-r", 10)
 
 @contextmanager
 def running(folder: Path, workers: int) -> Iterator[str]:
-    """Locust with its page, in one process or as a master with workers; nothing has been started yet."""
+    """Start Locust with its page, in one process or as a master with workers, without users."""
     web, nodes = free_port(), free_port()
     file = ("-f", LOCUSTFILE)
     with ExitStack() as stack:
@@ -65,13 +65,13 @@ def tabs(request: Any, tmp_path: Path) -> Iterator[tuple[Tabs, str]]:
 
 
 def requests(tabs: Tabs) -> float:
-    """Requests of all names, as the Percentiles tab has them."""
+    """Return the requests of all names in the Percentiles tab."""
     rows = tabs.table("Response times, by name")
     return (number(rows[-1]["Requests"]) or 0) if rows else 0
 
 
 def settled(url: str) -> Any:
-    """The summary once Locust has stopped and every row is in, those of the workers' last reports too."""
+    """Return the summary after the stop and the workers' last reports."""
 
     def complete() -> Any:
         stats, summary = ask(f"{url}stats/requests"), ask(f"{url}realism/api/summary")
@@ -85,7 +85,7 @@ def settled(url: str) -> Any:
 
 
 def press(tabs: Tabs, name: str) -> None:
-    """One of Locust's own buttons."""
+    """Press one of Locust's own buttons."""
     tabs.page.get_by_role("button", name=name, exact=True).click()
 
 
@@ -140,13 +140,13 @@ def test_a_run_from_start_to_the_next_one(tabs: tuple[Tabs, str]) -> None:
 
 
 def the_other_tabs_show_their_documents(page: Tabs, url: str, expected: Any) -> None:
-    """Population, Generator and Capacity of a stopped run."""
+    """Check Population, Generator and Capacity of a stopped run."""
     page.choose("Population")
     own = ask(f"{url}realism/api/population").get("series") or {}
     users = own.get("users") or expected["charts"]["over_time"]["users"]
     assert [point[1] for point in page.option("users-over-time")["series"][-1]["data"]] == users
     page.choose("Generator")
-    ask(f"{url}realism/api/generator")  # answered with the last figures, while those of the whole run are computed
+    ask(f"{url}realism/api/generator")  # the first answer starts the computation for the whole run
     time.sleep(1)
     workers = ask(f"{url}realism/api/generator")["workers"]
     want = [(one["id"], one["rows"]) for one in workers]
@@ -163,11 +163,11 @@ def the_other_tabs_show_their_documents(page: Tabs, url: str, expected: Any) -> 
         shown = page.table("Throughput and response times")
         assert all(shows(row["p95 ms"], want["p95_ms"]) for row, want in zip(shown, levels, strict=True))
     else:
-        said = section.locator(".lr-empty:visible").inner_text()
-        assert "once the run has been at more than one number of users" in said
+        text = section.locator(".lr-empty:visible").inner_text()
+        assert "once the run has been at more than one number of users" in text
 
 
 def requests_of(document: Any) -> int:
-    """Requests of all names in a summary."""
+    """Return the requests of all names in a summary."""
     rows = document.get("response_times")
     return int(rows[-1]["n"]) if rows else 0

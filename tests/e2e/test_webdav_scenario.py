@@ -1,4 +1,4 @@
-"""The WebDAV scenario against its server: what users do, how failures are told, and that nobody is left behind."""
+"""The WebDAV scenario on its server: operations, failures by kind, and no accounts left behind."""
 
 from __future__ import annotations
 
@@ -17,7 +17,8 @@ import apache_support
 import psutil
 import pytest
 from apache_support import APACHE
-from webdav_support import ADMIN, PASSWORD, Server, ask, webdav_server
+from http_support import ask
+from webdav_support import ADMIN, PASSWORD, Server, webdav_server
 
 from support import SCENARIOS, eventually, free_port, run_locust, started_locust, two_workers
 
@@ -31,7 +32,7 @@ BALANCE = re.compile(r"(?:Users|Folders of users): (\d+) made, (\d+) deleted by 
 
 
 def scenario(folder: Path, *arguments: object, server: Server | None = None, **env: str) -> Any:
-    """A run of a few seconds, by default with the server that starts with Locust."""
+    """Run the scenario for a few seconds, by default with the server that starts with Locust."""
     where = ("--host", server.url) if server else ()
     given = {**(AS_ADMIN if server else {}), **env}
     return run_locust(
@@ -40,19 +41,19 @@ def scenario(folder: Path, *arguments: object, server: Server | None = None, **e
 
 
 def rows(folder: Path) -> dict[str, dict[str, Any]]:
-    """What was done ("GET file"), with the figures of each name: exact, and with what users did when they stopped."""
+    """Return the exact figures by name ("GET file"), with the last requests of stopping users."""
     table = json.loads((folder / "run.json").read_text()).get("response_times", [])
     return {f"{row['method']} {row['label']}".strip(): row for row in table}
 
 
 def failures(output: str) -> list[str]:
-    """Locust's last table: what went wrong, by name and message."""
+    """Return the failures of Locust's last table, by name and message."""
     report = output.partition("Error report")[2].partition("\n\n")[0]
     return re.findall(r"^\d+ +(\S.*\S) *$", report, re.MULTILINE)
 
 
 def balance(output: str) -> tuple[int, int, int]:
-    """Made, deleted by themselves, deleted at the end."""
+    """Return the accounts created, deleted by their users, and deleted at the end."""
     found = BALANCE.findall(output)
     assert len(found) == 1, output
     made, deleted, swept = map(int, found[0])
@@ -60,7 +61,7 @@ def balance(output: str) -> tuple[int, int, int]:
 
 
 def embedded_server(output: str) -> tuple[str, int]:
-    """Address and process of the server that started with Locust."""
+    """Return address and process of the server that started with Locust."""
     found = re.search(r"started the embedded target \S+ at (\S+) \(process (\d+)\)", output)
     assert found, output
     return found[1], int(found[2])
@@ -84,7 +85,7 @@ def test_with_no_arguments_a_server_starts_and_ends_with_the_run(tmp_path: Path)
     assert abs(gets / (gets + puts) - 0.75) < 4 * (0.75 * 0.25 / (gets + puts)) ** 0.5
 
 
-def test_two_processes_share_one_server_and_do_all_that_people_do(tmp_path: Path) -> None:
+def test_two_processes_share_one_server_and_do_every_operation(tmp_path: Path) -> None:
     every = "get=1,put=1,list=1,mkcol=1,move=1,delete=1,put-large=1"
     arguments = (*two_workers(), "--dav-weights", every, "--dav-large-mb", 0.2, "-t", "5s")
     with webdav_server("slow-delete=1") as server:
@@ -95,10 +96,10 @@ def test_two_processes_share_one_server_and_do_all_that_people_do(tmp_path: Path
     assert set(rows(tmp_path)) >= {
         "GET file", "PUT file", "PROPFIND folder", "MKCOL folder", "MOVE file", "DELETE file", "PUT large file"
     }  # fmt: skip
-    assert rows(tmp_path)["DELETE user"]["n"] == 6, "what users do when they stop is missing in the master's figures"
+    assert rows(tmp_path)["DELETE user"]["n"] == 6, "the master's figures lack the last requests of stopping users"
 
 
-def test_workers_of_another_command_load_the_masters_server(tmp_path: Path) -> None:
+def test_workers_of_another_command_load_the_server_of_the_master(tmp_path: Path) -> None:
     port = free_port()
     log = tmp_path / "worker.log"
     worker = ("-f", SCENARIO, "--worker", "--master-port", port)
@@ -110,7 +111,7 @@ def test_workers_of_another_command_load_the_masters_server(tmp_path: Path) -> N
     assert "embedded target" not in log.read_text(), "a worker started a server of its own"
 
 
-def test_a_worker_that_is_sent_the_locustfile_says_what_it_needs(tmp_path: Path) -> None:
+def test_a_worker_without_the_files_names_them(tmp_path: Path) -> None:
     port = free_port()
     log = tmp_path / "master.log"
     with started_locust("-f", SCENARIO, "--headless", "--master", "--master-bind-port", port, cwd=tmp_path, log=log):
@@ -133,12 +134,12 @@ def test_a_worker_that_is_sent_the_locustfile_says_what_it_needs(tmp_path: Path)
 def test_an_interrupted_run_deletes_its_users(
     tmp_path: Path, how: str, arguments: Callable[[], tuple[object, ...]]
 ) -> None:
-    """Also those that are being made: the ramp is not over. Deleting takes longer than Locust's master waits."""
+    """The ramp is not over: unfinished accounts are deleted too. It takes longer than Locust's master waits."""
     log = tmp_path / "log"
     command = ("-f", SCENARIO, "--headless", "-u", 60, "-r", 6, *arguments())
     with webdav_server("slow-delete=0.7", "slow-login=0.1") as server:
         with started_locust(*command, "--host", server.url, cwd=tmp_path, env=AS_ADMIN, log=log) as locust:
-            eventually(lambda: len(server.users()) >= 4, because="no users came")
+            eventually(lambda: len(server.users()) >= 4, because="no users")
             number = signal.SIGTERM if how == "terminate" else signal.SIGINT
             # a terminal sends a Ctrl-C to all processes, a service manager ends the main one
             (os.kill if how == "terminate" else os.killpg)(locust.pid, number)
@@ -148,13 +149,13 @@ def test_an_interrupted_run_deletes_its_users(
             locust.wait(30)
         assert server.users() == [], log.read_text()
     made, deleted, swept = balance(log.read_text())
-    assert made <= deleted + swept, "a worker that a Ctrl-C hits in its last report did not tell whom it made"
+    assert made <= deleted + swept, "a worker interrupted in its last report did not send its counts"
     assert deleted + swept >= 4
     assert "Uncaught exception" not in log.read_text()
-    assert log.read_text().count("Launch pattern:") == 1, "the end of the run is told once"
+    assert log.read_text().count("Launch pattern:") == 1, "the final report is printed once"
 
 
-def test_what_a_killed_run_left_is_removed_and_nothing_of_others(tmp_path: Path) -> None:
+def test_the_leftovers_of_a_killed_run_are_removed_and_no_others(tmp_path: Path) -> None:
     forever = ("-f", SCENARIO, "--headless", "-u", 3, "-r", 3)
     with webdav_server(accounts=("lr-not-of-a-run:whatever",)) as server:
         host = ("--host", server.url)
@@ -214,7 +215,7 @@ def test_the_embedded_server_does_not_outlive_a_killed_locust(
     ],
     ids=lambda value: value if isinstance(value, str) else "",
 )
-def test_a_run_that_cannot_be_is_refused_once(
+def test_an_impossible_run_is_refused_once(
     tmp_path: Path, misbehave: tuple[str, ...], arguments: tuple[str, ...], message: str
 ) -> None:
     with webdav_server(*misbehave, accounts=(CAROL,)) as server:
@@ -224,33 +225,33 @@ def test_a_run_that_cannot_be_is_refused_once(
         assert "Traceback" not in result.stdout
         assert rows(tmp_path).get("Aggregated", {"n": 0})["n"] == 0
         if misbehave == ("throttle=1",):
-            assert server.users() == ["carol"], "asked more than once, and locked out"
+            assert server.users() == ["carol"], "more than one attempt, and locked out"
 
 
 @pytest.mark.parametrize("processes", [tuple, two_workers], ids=["one process", "two workers"])
-def test_a_dead_host_is_told_once(tmp_path: Path, processes: Callable[[], tuple[object, ...]]) -> None:
+def test_a_dead_host_is_reported_once(tmp_path: Path, processes: Callable[[], tuple[object, ...]]) -> None:
     result = scenario(tmp_path, "--host", f"http://127.0.0.1:{free_port()}", *processes(), **AS_ADMIN)
     assert result.returncode == 1
     assert len(re.findall("cannot be reached: ConnectionRefusedError", result.stdout)) == 1
 
 
-def test_accounts_are_deleted_although_the_server_lies(tmp_path: Path) -> None:
-    """It answers errors and makes the user, and its database is locked when the user is to be deleted."""
+def test_accounts_are_deleted_after_false_errors_of_the_server(tmp_path: Path) -> None:
+    """The server creates the user behind an error, and its database is locked at the deletion."""
     with webdav_server("create-locked=3", "create-lies=4", "delete-locked=1") as server:
         result = scenario(tmp_path, "-t", "6s", server=server)
         assert server.users() == []
-    assert result.returncode == 1, "failures must be seen"
+    assert result.returncode == 1, "failures must show"
     made, deleted, swept = balance(result.stdout)
     assert made == deleted + swept >= 6
-    told = failures(result.stdout)
-    assert "POST user (create): 500 Internal Server Error: database is locked" in told
-    assert "POST user (create): 400, code 101: Bad request" in told
-    assert "DELETE user: 500 Internal Server Error: database is locked" in told
+    failed = failures(result.stdout)
+    assert "POST user (create): 500 Internal Server Error: database is locked" in failed
+    assert "POST user (create): 400, code 101: Bad request" in failed
+    assert "DELETE user: 500 Internal Server Error: database is locked" in failed
     assert "No account for a user: database is locked" in result.stdout
 
 
-def test_users_that_could_not_delete_themselves_are_found_at_the_end(tmp_path: Path) -> None:
-    """Refused with status 200: who believed it would count them as deleted."""
+def test_users_whose_deletion_failed_are_deleted_at_the_end(tmp_path: Path) -> None:
+    """The server refuses with status 200, which alone would count as deleted."""
     with webdav_server("delete-locked=4", "status-200") as server:
         result = scenario(tmp_path, "-t", "3s", server=server)
         assert server.users() == []
@@ -258,8 +259,8 @@ def test_users_that_could_not_delete_themselves_are_found_at_the_end(tmp_path: P
     assert "DELETE user: 200, code 996: database is locked" in failures(result.stdout)
 
 
-def test_failures_are_told_by_kind(tmp_path: Path) -> None:
-    """One message for each kind, not one for each user; nothing is tried again behind the user's back."""
+def test_failures_are_reported_by_kind(tmp_path: Path) -> None:
+    """There is one message for each kind, not one for each user, and no silent repetition."""
     switches = ("file-locked=3", "html=4", "cut=5", "busy=11", "limited=13", "quota=250000")
     with webdav_server(*switches) as server:
         result = scenario(
@@ -275,7 +276,7 @@ def test_failures_are_told_by_kind(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("keep", ["--dav-keep-cookies", "--no-dav-keep-cookies"])
-def test_cookies_spare_the_password(tmp_path: Path, keep: str) -> None:
+def test_with_cookies_the_password_is_checked_once(tmp_path: Path, keep: str) -> None:
     with webdav_server("slow-login=0.15") as server:
         scenario(tmp_path, "-t", "4s", keep, server=server)
     median = rows(tmp_path)["GET file"]["p50_ms"]
@@ -283,7 +284,7 @@ def test_cookies_spare_the_password(tmp_path: Path, keep: str) -> None:
 
 
 def test_given_accounts_on_a_plain_server(tmp_path: Path) -> None:
-    """Without provisioning each user works in a folder of its own, puts the PDF there, and takes the folder away."""
+    """Without provisioning each user works in a folder of its own, uploads the PDF, and deletes the folder."""
     accounts = tmp_path / "accounts"
     accounts.write_text(f"# two people\n{CAROL}\ndora:doras own word\n")
     with webdav_server("no-provisioning", "no-pdf", accounts=(CAROL, "dora:doras own word")) as server:
@@ -297,13 +298,13 @@ def test_given_accounts_on_a_plain_server(tmp_path: Path) -> None:
 
 
 def press_stop(page: str) -> Any:
-    """The Stop button, which was a GET in older versions of Locust."""
+    """Press the Stop button, which was a GET in older versions of Locust."""
     answer = ask("POST", f"{page}/stop")
     return (ask("GET", f"{page}/stop") if answer.status == 405 else answer).document
 
 
 @pytest.mark.parametrize("processes", [tuple, two_workers], ids=["one process", "two workers"])
-def test_the_page_shows_no_secret_and_answers_a_start_that_cannot_be(
+def test_the_page_shows_no_secret_and_refuses_an_impossible_start(
     tmp_path: Path, processes: Callable[[], tuple[object, ...]]
 ) -> None:
     port = free_port()
@@ -327,7 +328,7 @@ def test_the_page_shows_no_secret_and_answers_a_start_that_cannot_be(
             assert "dav_weights" in start
             for wrong, message in [
                 ({"host": f"http://127.0.0.1:{free_port()}"}, "cannot be reached"),
-                ({"host": server.url, "think_time": "-1"}, "think time"),
+                ({"host": server.url, "think_time": "-1"}, "--think-time: '-1' must be a time span"),
                 ({"host": server.url, "dav_weights": "fly=1"}, "fly=1"),
             ]:
                 answer = ask("POST", f"{page}/swarm", data={**form, **wrong}).document
@@ -352,7 +353,7 @@ def test_the_page_shows_no_secret_and_answers_a_start_that_cannot_be(
     assert BALANCE.findall(log.read_text()) == [("4", "4", "0")] * 3
 
 
-def test_the_users_of_a_worker_that_was_killed_are_found_at_the_end(tmp_path: Path) -> None:
+def test_the_users_of_a_killed_worker_are_deleted_at_the_end(tmp_path: Path) -> None:
     log = tmp_path / "log"
     with webdav_server() as server:
         command = ("-f", SCENARIO, *QUICK, *two_workers(), "--host", server.url)
@@ -367,7 +368,7 @@ def test_the_users_of_a_worker_that_was_killed_are_found_at_the_end(tmp_path: Pa
     assert (deleted, swept) == (3, 3)
 
 
-def test_a_certificate_that_nobody_signed_needs_a_word(tmp_path: Path) -> None:
+def test_an_unsigned_certificate_needs_an_option(tmp_path: Path) -> None:
     openssl = shutil.which("openssl")
     if openssl is None and not os.environ.get("CI"):
         pytest.skip("openssl is not installed")
@@ -388,7 +389,7 @@ def test_a_certificate_that_nobody_signed_needs_a_word(tmp_path: Path) -> None:
 
 @pytest.mark.skipif(APACHE is None and not os.environ.get("CI"), reason="apache2 is not installed")
 def test_on_apache(tmp_path: Path) -> None:
-    """Not a server of our own making: all that people do, by one account, and nothing is left in its files."""
+    """A server that is not ours takes every operation of one account, and no file is left."""
     assert APACHE is not None, "apache2 must be installed where the project is checked"
     every = "get=3,put=1,list=1,mkcol=1,move=1,delete=1,put-large=1"
     account = {"LOCUST_DAV_USER": apache_support.USER, "LOCUST_DAV_PASSWORD": apache_support.PASSWORD}
@@ -407,13 +408,13 @@ def test_on_apache(tmp_path: Path) -> None:
 
 
 def people(server: Server, search: str = "") -> list[str]:
-    """The users of a server that has LibreGraph."""
+    """Return the users of a server with LibreGraph."""
     answer = ask("GET", f'{server.url}/graph/v1.0/users?$search="{search}"', auth=(ADMIN, PASSWORD))
     return [user["onPremisesSamAccountName"] for user in answer.document["value"]]
 
 
 @pytest.mark.parametrize("provisioning", ["auto", "graph"])
-def test_users_are_made_on_opencloud_too(tmp_path: Path, provisioning: str) -> None:
+def test_users_are_created_on_opencloud_too(tmp_path: Path, provisioning: str) -> None:
     with webdav_server("graph", "no-pdf") as server:
         result = scenario(tmp_path, "-t", "4s", "--dav-provisioning", provisioning, server=server)
         assert people(server) == [ADMIN]
@@ -423,7 +424,7 @@ def test_users_are_made_on_opencloud_too(tmp_path: Path, provisioning: str) -> N
     assert rows(tmp_path)["PUT file (first)"]["n"] == 6, "OpenCloud puts no PDF into a new home"
 
 
-def test_what_a_killed_run_left_on_opencloud_is_removed(tmp_path: Path) -> None:
+def test_the_leftovers_of_a_killed_run_on_opencloud_are_removed(tmp_path: Path) -> None:
     with webdav_server("graph") as server:
         host = ("--host", server.url)
         with started_locust("-f", SCENARIO, *QUICK, *host, cwd=tmp_path, env=AS_ADMIN) as killed:
@@ -436,16 +437,14 @@ def test_what_a_killed_run_left_on_opencloud_is_removed(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("processes", [tuple, two_workers], ids=["one process", "two workers"])
-def test_people_come_by_themselves_and_leave_nothing(
-    tmp_path: Path, processes: Callable[[], tuple[object, ...]]
-) -> None:
-    """Five a second for two seconds each: ten are there on average, and many have come and gone when the run ends."""
+def test_a_population_leaves_no_accounts(tmp_path: Path, processes: Callable[[], tuple[object, ...]]) -> None:
+    """Five arrivals per second of two seconds each: ten are there on average, and many have left at the end."""
     load = ("--dav-arrivals", 5, "--dav-session", 2, "--population-start", "empty", "--think-time", 0.5, "-t", "8s")
-    with webdav_server("first-put-503") as server:  # they log in before they upload
+    with webdav_server("first-put-503") as server:  # users log in before they upload
         result = scenario(tmp_path, *load, *processes(), server=server)
         assert server.users() == []
     assert result.returncode == 0, result.stdout
     made, deleted, swept = balance(result.stdout)
     assert made == deleted + swept
-    assert 40 - 4 * 40**0.5 - 5 < made < 40 + 4 * 40**0.5  # those of the last second may still be being made
+    assert 40 - 4 * 40**0.5 - 5 < made < 40 + 4 * 40**0.5  # those of the last second may be unfinished
     assert rows(tmp_path)["GET file"]["n"] > made

@@ -12,11 +12,11 @@ import pytest
 from locust import User, runners
 from locust.env import Environment
 
-from locust_realism.runtime import planners
+from locust_realism.runtime.coordination import plan as planners
 
 
 def eventually(condition: Callable[[], Any], within: float = 10.0, because: str = "") -> Any:
-    """The first true value of ``condition()``, looked at every 10 ms while the greenlets run."""
+    """Return the first true value of ``condition()``, evaluated every 10 ms while the greenlets run."""
     deadline = time.perf_counter() + within
     while not (value := condition()):
         if time.perf_counter() > deadline:
@@ -26,9 +26,9 @@ def eventually(condition: Callable[[], Any], within: float = 10.0, because: str 
 
 
 class Cluster:
-    """One master and workers that join, are killed, or stand still; each has an Environment of its own.
+    """One master and workers that join or are killed, each with an Environment of its own.
 
-    ``prepare(environment)`` is called when the runner of an Environment exists, as a listener of init would be.
+    ``prepare(environment)`` is called when the runner of an Environment exists, like a listener of init.
     """
 
     def __init__(self, user_classes: list[type[User]], prepare: Callable[[Environment], Any], **settings: Any) -> None:
@@ -46,7 +46,7 @@ class Cluster:
         return self.master.runner
 
     def join(self) -> Environment:
-        """A new worker, ready in the master's eyes."""
+        """Start a worker and wait until the master has it as ready."""
         environment = self._environment()
         before = self.runner.worker_count
         environment.create_worker_runner("127.0.0.1", self.runner.server.port)
@@ -56,7 +56,7 @@ class Cluster:
         return environment
 
     def kill(self, worker: Environment) -> None:
-        """What kill -9 does: every greenlet of the worker ends at once, and nothing is said to the master."""
+        """End every greenlet of a worker at once without a message to the master, as kill -9 does."""
         runner: Any = worker.runner
         runner.greenlet.kill(block=True)
         runner.user_greenlets.kill(block=False)
@@ -88,7 +88,7 @@ def cluster(
     workers: int = 2,
     **settings: Any,
 ) -> Iterator[Cluster]:
-    """A :class:`Cluster` that is closed when the block ends."""
+    """Yield a :class:`Cluster` that is closed at the end of the block."""
     monkeypatch.setattr(runners, "HEARTBEAT_INTERVAL", 0.25)  # shorter, a busy machine makes a worker seem lost
     monkeypatch.setattr(runners, "WORKER_REPORT_INTERVAL", 0.1)
     monkeypatch.setattr(planners, "MEMBERSHIP_INTERVAL_S", 0.05)

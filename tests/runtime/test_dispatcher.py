@@ -1,4 +1,4 @@
-"""The dispatcher on worker nodes alone: what it says to whom, when it ends, and what Locust's own leaves wrong."""
+"""Dispatcher on worker nodes alone: its messages, its end, and a fault of Locust's own."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from locust import User, constant
 from locust.dispatch import UsersDispatcher
 from locust.runners import WorkerNode
 
-from locust_realism.runtime.dispatcher import PopulationDispatcher
+from locust_realism.runtime.users.dispatcher import PopulationDispatcher
 
 
 class Managed(User):
@@ -25,7 +25,7 @@ class Fixed(User):
 
 
 class Control:
-    """A control whose warm-up is over when told."""
+    """Control with a warm-up of ``left`` seconds."""
 
     def __init__(self) -> None:
         self.left = 0.0
@@ -59,7 +59,7 @@ def test_a_class_with_a_population_is_never_mentioned() -> None:
     assert sum(counts["Closed"] for counts in last.values()) == 8
 
 
-def test_with_populations_only_every_worker_is_told_once_to_start_with_nobody() -> None:
+def test_with_populations_only_every_worker_gets_one_message_without_users() -> None:
     control = Control()
     dispatcher, workers = make(control, [Managed])
     dispatcher.new_dispatch(7, 1)
@@ -69,7 +69,7 @@ def test_with_populations_only_every_worker_is_told_once_to_start_with_nobody() 
     assert control.calls == [7, "dispatched"]
 
 
-def test_the_dispatch_lasts_until_the_warm_up_is_over_and_tells_those_who_join() -> None:
+def test_the_dispatch_lasts_until_the_end_of_the_warm_up_and_includes_joiners() -> None:
     control = Control()
     control.left = 10.0
     dispatcher, _ = make(control, [Managed])
@@ -86,14 +86,14 @@ def test_the_dispatch_lasts_until_the_warm_up_is_over_and_tells_those_who_join()
     assert [set(step) for step in steps] == [{"host_0", "host_1"}, {"host_0", "host_1", "host_9"}]
 
 
-def test_two_joins_in_a_row_are_both_told_and_leave_no_dispatch_in_progress() -> None:
+def test_two_joins_in_a_row_are_both_included_and_leave_no_dispatch_in_progress() -> None:
     for classes in ([Managed], [Managed, Closed]):
         dispatcher, _ = make(Control(), classes)
         dispatcher.new_dispatch(6, 100)
         list(dispatcher)
         for name in ("host_8", "host_9"):
             dispatcher.add_worker(WorkerNode(name))
-            assert not dispatcher.dispatch_in_progress, "else the master never tells the joiner to start"
+            assert not dispatcher.dispatch_in_progress, "else the master never starts the joiner"
             dispatcher.new_dispatch(6, 100)
             last = list(dispatcher)[-1]
             assert name in last
@@ -102,7 +102,7 @@ def test_two_joins_in_a_row_are_both_told_and_leave_no_dispatch_in_progress() ->
 
 
 def test_locusts_own_dispatcher_stays_in_progress_after_a_rebalance() -> None:
-    # Why the dispatcher has a flag of its own; when Locust mends this, the test says so.
+    # The reason for the dispatcher's own flag; this fails when Locust mends it.
     workers = [WorkerNode("host_0")]
     plain = UsersDispatcher(workers, [Closed])
     plain.new_dispatch(6, 100)
@@ -113,7 +113,7 @@ def test_locusts_own_dispatcher_stays_in_progress_after_a_rebalance() -> None:
     assert plain.dispatch_in_progress
 
 
-def test_a_worker_that_leaves_is_not_told_any_more_and_may_come_back() -> None:
+def test_a_worker_that_leaves_gets_no_message_and_may_come_back() -> None:
     dispatcher, workers = make(Control(), [Managed, Closed])
     dispatcher.new_dispatch(4, 100)
     list(dispatcher)
@@ -145,12 +145,3 @@ def test_an_edit_while_the_first_loop_sleeps_ends_both_loops_together() -> None:
     control.left = 0.0
     gevent.joinall([first, second], timeout=2)
     assert len(first.value) == len(second.value) == 1
-
-
-def test_what_the_inner_dispatcher_knows_can_be_asked() -> None:
-    dispatcher, _ = make(Control(), [Managed, Closed])
-    dispatcher.new_dispatch(3, 100)
-    list(dispatcher)
-    assert dispatcher.get_current_user_count() == 3
-    lonely, _ = make(Control(), [Managed])
-    assert not hasattr(lonely, "get_current_user_count")

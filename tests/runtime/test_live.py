@@ -1,4 +1,4 @@
-"""Figures of a running test: one computation at a time, off the loop, with their age; a failure never spreads."""
+"""Live figures: one computation at a time, off the loop, with their age; a failure never spreads."""
 
 from __future__ import annotations
 
@@ -8,10 +8,16 @@ from typing import Any
 import gevent
 from gevent.monkey import get_original
 
-from locust_realism.runtime.live import LiveFigures
+from locust_realism.runtime.figures.live import Answer, LiveFigures
 
 NativeEvent = get_original("threading", "Event")
 """The figures are computed in native threads, where gevent's own primitives must not be waited on."""
+
+
+def document(answer: Answer[dict[str, Any]] | None) -> dict[str, Any]:
+    """Return the document of an answer that must be there."""
+    assert answer is not None
+    return answer.document
 
 
 def test_a_slow_computation_does_not_stop_the_loop() -> None:
@@ -33,17 +39,19 @@ def test_a_slow_computation_does_not_stop_the_loop() -> None:
         release.set()
 
     gevent.spawn(tick)
-    assert figures.get("a")["key"] == "a"
+    assert document(figures.get("a"))["key"] == "a"
     assert ticks == 5
 
 
-def test_asking_often_computes_once_per_interval_and_tells_the_age() -> None:
+def test_frequent_requests_compute_once_per_interval_and_have_the_age() -> None:
     calls: list[str] = []
     figures = LiveFigures(lambda key: {"call": len(calls.append(key) or calls)}, refresh_s=60)
-    assert [figures.get("")["call"] for _ in range(5)] == [1] * 5
+    assert [document(figures.get(""))["call"] for _ in range(5)] == [1] * 5
     gevent.sleep(0.02)
-    assert figures.get("")["age_s"] >= 0.02
-    assert figures.fresh("")["call"] == 2
+    answer = figures.get("")
+    assert answer is not None
+    assert answer.age_s >= 0.02
+    assert document(figures.fresh(""))["call"] == 2
 
 
 def test_an_expensive_answer_is_refreshed_more_rarely() -> None:
@@ -75,14 +83,14 @@ def test_a_failing_computation_is_counted_and_the_last_answer_stays() -> None:
             raise RuntimeError("no more") from None
 
     figures = LiveFigures(compute, refresh_s=0.0, share=1e9)
-    assert figures.get("")["value"] == 1
+    assert document(figures.get(""))["value"] == 1
     gevent.sleep(0.001)
-    assert figures.fresh("")["value"] == 1
+    assert document(figures.fresh(""))["value"] == 1
     assert figures.errors == 1
 
 
-def test_clear_forgets_also_what_is_being_computed() -> None:
-    """An answer about the old record that arrives after a reset is thrown away."""
+def test_clear_drops_also_what_is_being_computed() -> None:
+    """An answer for the old record that arrives after a reset is dropped."""
     release = NativeEvent()
 
     def compute(key: str) -> dict[str, Any]:
@@ -95,7 +103,7 @@ def test_clear_forgets_also_what_is_being_computed() -> None:
     figures.clear()
     release.set()
     waiting.join()
-    assert waiting.value == {}
+    assert waiting.value is None
 
 
 def test_the_number_of_kept_answers_is_bounded() -> None:

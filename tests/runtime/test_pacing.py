@@ -1,4 +1,4 @@
-"""Paced waits in real Environments: who launches when, and what becomes of it when users, workers and rates change."""
+"""Paced waits in real Environments: launches while users, workers and rates change."""
 
 from __future__ import annotations
 
@@ -14,25 +14,25 @@ import pytest
 from locust import TaskSet, User, task
 from locust.env import Environment
 
-from locust_realism.runtime import planner, planners
-from locust_realism.runtime.intent import intended_load
-from locust_realism.runtime.paced_totals import _attach, paced_totals
-from locust_realism.runtime.pacers import paced_counts
-from locust_realism.runtime.pacing import PacedWait, diurnal_sine, paced
-from locust_realism.runtime.plan import declare, ensure_plan
-from locust_realism.runtime.population_view import population_document
-from locust_realism.runtime.randomness import connect
-from locust_realism.runtime.sessions import hook_user_start, session_of
+from locust_realism.runtime.coordination import plan as planner
+from locust_realism.runtime.coordination import plan as planners
+from locust_realism.runtime.coordination.plan import declare, ensure_plan
+from locust_realism.runtime.coordination.randomness import connect
+from locust_realism.runtime.figures.workload_model import workload_facts
+from locust_realism.runtime.pacing.pacers import paced_counts, paced_totals, report_counts
+from locust_realism.runtime.pacing.waits import PacedWait, diurnal_sine, paced
+from locust_realism.runtime.population.view import population_document
+from locust_realism.runtime.users.session import hook_user_start, session_of
 from locust_realism.workload.distributions import constant, exponential
-from locust_realism.workload.rates import ConstantRate, PiecewiseLinearRate, SineRate, StepRate
-from locust_realism.workload.streams import use_source
+from locust_realism.workload.distributions.streams import use_source
+from locust_realism.workload.rates.shapes import ConstantRate, PiecewiseLinearRate, SineRate, StepRate
 
 from .cluster import cluster, eventually
 
 
 @pytest.fixture(autouse=True)
 def _sources() -> Iterator[None]:
-    """What building waits puts in place for the process is taken away again."""
+    """Restore the sources and items that waits register for the process."""
     declared = dict(planners.declared)
     hook_user_start()
     connect()
@@ -43,7 +43,7 @@ def _sources() -> Iterator[None]:
 
 
 def visitor(wait: Any, work: Callable[[Any], None] = lambda user: None) -> type[User]:
-    """A user class that notes the time of the run and the planned time of each launch in ``launches``."""
+    """Return a user class that stores the time of the run and the planned time of each launch in ``launches``."""
 
     class Visitor(User):
         wait_time = wait
@@ -72,7 +72,7 @@ def running(user_class: type[User], users: int, seed: int | None = 1) -> Iterato
         runner.quit()
 
 
-def test_the_first_task_waits_for_its_turn_too() -> None:
+def test_the_first_task_waits_for_a_launch() -> None:
     Visitor = visitor(paced(StepRate(((0, 0), (0.5, 1000)))))
     with running(Visitor, 20):
         gevent.sleep(0.4)
@@ -82,11 +82,11 @@ def test_the_first_task_waits_for_its_turn_too() -> None:
     assert all(elapsed >= planned >= 0.5 for elapsed, planned in Visitor.launches)
 
 
-def test_the_population_tab_is_told_the_profile_of_the_next_hours() -> None:
+def test_the_population_tab_has_the_profile_of_the_next_hours() -> None:
     day = SineRate(1, 9, 86_400)
     with running(visitor(paced(day)), 1) as environment:
         gevent.sleep(0.3)
-        document = population_document(environment, intended_load(environment).planned_profile)
+        document = population_document(environment, workload_facts(environment).planned_profile)
     ahead = document["profile"]
     assert document["model"] is None
     assert 0.2 < ahead["now_s"] < 60
@@ -107,7 +107,7 @@ def test_launches_follow_the_plan_and_the_plan_follows_the_seed() -> None:
             gevent.sleep(0.7)
         planned.append(sorted(at for _, at in Visitor.launches if at < 0.5))
         assert min(elapsed - at for elapsed, at in Visitor.launches) >= 0
-    begin = max(times[0] for times in planned)  # what was planned before the first user came is not launched
+    begin = max(times[0] for times in planned)  # launches before the first user are dropped
     same, again, other = ([at for at in times if at > begin] for times in planned)
     expected = float(profile.cumulative(0.5) - profile.cumulative(begin))
     assert abs(len(same) - expected) < 4 * math.sqrt(expected)
@@ -141,7 +141,7 @@ def test_think_times_of_a_slot_are_repeated_by_the_seed() -> None:
     assert len({wait for slot in first.values() for wait in slot}) == 25
 
 
-def test_a_task_set_may_have_the_wait_and_a_user_a_login_called_user() -> None:
+def test_a_task_set_may_have_the_wait_and_a_user_an_attribute_user() -> None:
     class Visitor(User):
         launches = 0
 
@@ -166,7 +166,7 @@ def test_a_task_set_may_have_the_wait_and_a_user_a_login_called_user() -> None:
             assert len(name) == 1
 
 
-def test_too_few_users_are_late_missed_and_said(caplog: pytest.LogCaptureFixture) -> None:
+def test_too_few_users_make_late_and_missed_launches_and_a_warning(caplog: pytest.LogCaptureFixture) -> None:
     Visitor = visitor(paced(ConstantRate(40)), lambda user: gevent.sleep(0.1))
     with caplog.at_level("INFO"), running(Visitor, 2) as environment:
         gevent.sleep(2.2)
@@ -177,12 +177,12 @@ def test_too_few_users_are_late_missed_and_said(caplog: pytest.LogCaptureFixture
     assert counts.launched == len(Visitor.launches) <= due / 2 + 3
     assert counts.late >= counts.launched - 5
     assert abs(counts.launched + counts.missed + counts.too_early - due) <= 5 * math.sqrt(due)
-    assert any("more users are needed" in record.message for record in caplog.records)
-    # A user who has been away for 0.1 s may be told of a launch that is up to a second old, not of an older one.
+    assert any("this rate needs more users" in record.message for record in caplog.records)
+    # A user who was away for 0.1 s may take a launch up to a second old, not an older one.
     assert sum(elapsed - planned > 1.05 for elapsed, planned in Visitor.launches) <= 2
 
 
-def test_an_extra_wait_comes_on_top_and_is_part_of_the_plan() -> None:
+def test_an_extra_wait_is_added_and_is_part_of_the_planned_time() -> None:
     Visitor = visitor(paced(StepRate(((0, 100),), end=0.2), extra_wait=constant(0.3)))
     with running(Visitor, 60):
         eventually(lambda: Visitor.launches)
@@ -201,7 +201,7 @@ def test_a_session_that_is_over_leaves_the_queue() -> None:
         gone = eventually(lambda: greenlet.dead and time.perf_counter())
         assert 0 <= gone - ends < 1.0
         assert Visitor.launches == []
-        eventually(lambda: len(Visitor.launches) > 3, because="the others stay and are launched")
+        eventually(lambda: len(Visitor.launches) > 3, because="the other users launch")
 
 
 def test_each_user_has_the_rate_of_its_own() -> None:
@@ -245,11 +245,11 @@ def test_a_second_run_starts_anew() -> None:
     assert all(planned < 0.35 for _, planned in Visitor.launches)
 
 
-def test_without_a_plan_the_run_ends_and_says_why(
+def test_a_run_without_a_plan_ends_with_the_reason(
     monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     wait = paced(ConstantRate(100))
-    del planners.declared[wait.name]  # as where the master runs another locustfile
+    del planners.declared[wait.name]  # as if the master ran another locustfile
     monkeypatch.setattr(planner, "PLAN_TIMEOUT_S", 0.3)
     Visitor = visitor(wait)
     with running(Visitor, 3) as environment:
@@ -258,12 +258,12 @@ def test_without_a_plan_the_run_ends_and_says_why(
     assert sum("must run the same locustfile" in record.message for record in caplog.records) == 1
 
 
-def test_workers_share_the_rate_and_take_over_that_of_a_lost_one(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_workers_share_the_rate_and_take_over_the_share_of_a_lost_one(monkeypatch: pytest.MonkeyPatch) -> None:
     Visitor = visitor(paced(ConstantRate(300)))
 
     def prepare(environment: Environment) -> None:
         ensure_plan(environment)
-        _attach(environment)
+        report_counts(environment)
 
     with cluster(monkeypatch, [Visitor], prepare, workers=2) as machines:
         machines.start(users=40, spawn_rate=40)
@@ -282,7 +282,7 @@ def _launched(environment: Environment) -> int:
 
 
 def assert_rate(user_class: Any, rate: float) -> None:
-    """Launches in the next two seconds or what the machine makes of them."""
+    """Assert the rate of launches over the next two seconds."""
     begin, started = len(user_class.launches), time.perf_counter()
     gevent.sleep(2.0)
     expected = rate * (time.perf_counter() - started)
@@ -317,7 +317,7 @@ def test_settings_of_the_sine() -> None:
         ({"oscillations_per_day": 0}, "oscillations_per_day must be > 0, not 0"),
         ({"peak_at": "14:00"}, "peak_at needs a zone"),
         ({"peak_at": "noon"}, "peak_at must be a number of seconds or a time of day"),
-        ({"scope": "all"}, "scope must be 'total' or 'user', not 'all'"),
+        ({"scope": "all"}, "scope must be one of total, user, not 'all'"),
         ({"compression": 0}, "compression must be > 0"),
         ({"extra_wait": -1}, "mean must be >= 0"),
         ({"seed": -1}, "seed must be an integer >= 0, not -1"),

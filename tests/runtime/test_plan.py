@@ -1,10 +1,11 @@
-"""Plan messages: who hears what, when, and what happens when nobody speaks."""
+"""Plan messages: their receivers, their times, and the end of a run without them."""
 
 from __future__ import annotations
 
 import json
 import time
 from collections.abc import Iterator
+from dataclasses import asdict
 from typing import Any
 
 import gevent
@@ -12,8 +13,9 @@ import pytest
 from locust import User, constant, task
 from locust.env import Environment
 
-from locust_realism.runtime import plan, planners
-from locust_realism.runtime.plan import Plan, ensure_plan
+from locust_realism.runtime.coordination import plan
+from locust_realism.runtime.coordination import plan as planners
+from locust_realism.runtime.coordination.plan import Plan, ensure_plan
 
 from .cluster import cluster, eventually
 
@@ -34,9 +36,9 @@ def local() -> Iterator[Environment]:
     environment.runner.quit()
 
 
-def test_a_plan_survives_json_and_ignores_what_it_does_not_know() -> None:
+def test_a_plan_round_trips_through_json_without_unknown_keys() -> None:
     made = Plan(1, 2, True, (0, 3), (0,), 7, {"a": {"kind": "constant", "per_second": 2.0}})
-    assert Plan.from_dict({**json.loads(json.dumps(made.to_dict())), "new": 1}) == made
+    assert Plan.from_dict({**json.loads(json.dumps(asdict(made))), "new": 1}) == made
 
 
 def test_a_local_run_is_its_own_only_member(local: Environment) -> None:
@@ -52,7 +54,7 @@ def test_a_local_run_is_its_own_only_member(local: Environment) -> None:
     assert (planner.share(), seen[0].members, seen[0].run) == (1.0, (0,), 1)
     assert abs(planner.time_of(planner.elapsed()) - time.perf_counter()) < 0.1
     planner.put("rate", 3.0)
-    assert len(seen) == 1, "putting what is there already is no change"
+    assert len(seen) == 1, "putting an equal payload is no change"
     planner.put("rate", 4.0)
     assert (seen[-1].version, seen[-1].items["rate"]) == (1, 4.0)
     local.runner.stop()
@@ -91,7 +93,7 @@ def test_an_environment_without_a_runner_is_refused() -> None:
         ensure_plan(Environment())
 
 
-def test_workers_hear_the_plan_its_changes_and_the_change_of_members(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_workers_receive_the_plan_its_changes_and_changes_of_members(monkeypatch: pytest.MonkeyPatch) -> None:
     with cluster(monkeypatch, [Idle], ensure_plan) as net:
         leading = ensure_plan(net.master)
         leading.put("rate", 5.0)
@@ -99,7 +101,7 @@ def test_workers_hear_the_plan_its_changes_and_the_change_of_members(monkeypatch
         followers[0].put("rate", 99.0)
         net.start()
         for follower in followers:
-            assert follower.await_item("rate", timeout=5) == 5.0, "on a worker the master's word counts"
+            assert follower.await_item("rate", timeout=5) == 5.0, "a worker takes the master's item"
             assert follower.share() == 0.5
             assert abs(follower.elapsed() - leading.elapsed()) < 0.2
         assert sorted(f.index for f in followers) == [0, 1]
@@ -125,13 +127,11 @@ def test_the_workers_clock_takes_the_least_delayed_message(monkeypatch: pytest.M
         follower: Any = ensure_plan(net.workers[0])
         eventually(lambda: follower.plan is not None)
         origin = follower._origin
-        message = type("Message", (), {})()
-        message.data = {**follower.plan.to_dict(), "elapsed": follower.elapsed() - 3, "index": 0}
-        follower._on_message(message)
+        follower._on_plan("", {**asdict(follower.plan), "elapsed": follower.elapsed() - 3, "index": 0})
         assert follower._origin <= origin, "a message that came 3 s late must not set the clock back"
 
 
-def test_without_a_plan_the_run_ends_and_says_why(monkeypatch: pytest.MonkeyPatch, caplog: Any) -> None:
+def test_without_a_plan_the_run_ends_with_a_reason(monkeypatch: pytest.MonkeyPatch, caplog: Any) -> None:
     errors: list[str] = []
 
     def prepare(environment: Environment) -> None:
@@ -149,7 +149,7 @@ def test_without_a_plan_the_run_ends_and_says_why(monkeypatch: pytest.MonkeyPatc
         assert any("No plan for 'rate'" in message for message in errors)
 
 
-def test_an_item_that_the_master_does_not_know_ends_the_run_of_all(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_item_that_the_master_lacks_ends_the_run_of_all(monkeypatch: pytest.MonkeyPatch) -> None:
     with cluster(monkeypatch, [Idle], ensure_plan, workers=1) as net:
         net.start()
         with pytest.raises(TimeoutError, match="has no 'rate'"):

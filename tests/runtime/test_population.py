@@ -17,14 +17,14 @@ from locust import LoadTestShape, User, constant
 from locust.env import Environment
 from locust.exception import StopUser
 
-from locust_realism.runtime.control import PopulationControl, attach
-from locust_realism.runtime.population import Population, open_arrivals
-from locust_realism.runtime.sessions import user_sessions
+from locust_realism.runtime.population.control import PopulationControl, attach
+from locust_realism.runtime.population.model import Population, open_arrivals
+from locust_realism.runtime.users.session import user_sessions
 from locust_realism.workload.distributions import exponential
-from locust_realism.workload.rates import ConstantRate
+from locust_realism.workload.rates.shapes import ConstantRate
 
 from .cluster import eventually
-from .population_support import Calls, Closed, visitor
+from .population_support import Calls, Closed, hold, visitor
 
 
 class Local:
@@ -37,6 +37,15 @@ class Local:
         control = attach(self.environment)
         assert control is not None
         self.control: PopulationControl = control
+
+    def start(self, users: int = 1, spawn_rate: float = 1) -> None:
+        """Start a run, or edit it, and wait until its populations are in place."""
+        self.runner.start(users, spawn_rate)
+        eventually(lambda: self.control.generations)
+
+    def elapsed(self) -> float:
+        """Return the seconds of the run."""
+        return self.control.planner.elapsed()
 
     def census(self, name: str = "Visitor") -> Any:
         return self.control.generations[name].census
@@ -68,16 +77,13 @@ def test_users_arrive_stay_leave_and_are_counted(local: Any) -> None:
     population = Population(arrivals=ConstantRate(200), session_duration=exponential(0.2), start="empty", warm_up=0.0)
     run = local(calls, [visitor(calls, population)])
     assert attach(run.environment) is run.control
-    run.runner.start(1, 1)
-    gevent.sleep(3)
-    census = run.census()
-    seen = run.runner.user_count
+    run.start()
+    eventually(lambda: run.elapsed() > 3)
+    census, seen, expected = run.census(), run.runner.user_count, 200 * run.elapsed()
     assert seen == census.active
-    arrivals = census.arrivals
-    assert abs(arrivals - 600) < 5 * math.sqrt(600)
+    assert abs(census.arrivals - expected) < 5 * math.sqrt(expected)
     run.runner.stop()
-    gevent.sleep(0.05)
-    assert calls.started == calls.stopped, "one on_stop for each on_start"
+    eventually(lambda: calls.started == calls.stopped, because="one on_stop for each on_start")
     assert census.cut_short == 0
     arrivals = census.arrivals
     assert census.departures["ran out"] == arrivals - census.departures["stopped"] - census.departures["killed"]
@@ -91,33 +97,37 @@ def test_users_arrive_stay_leave_and_are_counted(local: Any) -> None:
     assert max(slots) < census.highest, "slots are used again"
 
 
-def test_what_the_user_was_waiting_for_is_not_launched(local: Any) -> None:
+def test_the_task_after_the_end_of_a_session_is_not_launched(local: Any) -> None:
     calls = Calls()
     population = Population(arrivals=ConstantRate(100), session_duration=0.1, start="empty", warm_up=0.0)
     run = local(calls, [visitor(calls, population, wait=constant(30))])
-    run.runner.start(1, 1)
-    gevent.sleep(1.0)
+    run.start()
+    eventually(lambda: run.census().departures["ran out"] > 40)
     run.runner.stop()
     ended = [row for row in calls.rows if row.ending == "ran out"]
-    assert len(ended) > 40
     assert {row.tasks for row in ended} == {1}
-    assert max(row.duration for row in ended) < 1.0
+    assert max(row.ended - row.started for row in ended) < 1.0
 
 
 def test_sessions_of_a_number_of_tasks_and_one_task_a_user(local: Any) -> None:
     calls = Calls()
     three = visitor(calls, Population(arrivals=ConstantRate(60), session_length=3))
     one = type("Once", (visitor(calls, open_arrivals(ConstantRate(60))),), {})
-    run = local(calls, [three, one])
-    run.runner.start(1, 1)
-    gevent.sleep(1.5)
+    limits = Population(arrivals=ConstantRate(60), session_duration=60, session_length=2, start="empty", warm_up=0.0)
+    both = type("Both", (visitor(calls, limits),), {})
+    run = local(calls, [three, one, both])
+    run.start()
+
+    def censuses() -> list[Any]:
+        return [generation.census for generation in run.control.generations.values()]
+
+    eventually(lambda: run.census("Once").arrivals > 50 and all(c.departures["ran out"] > 20 for c in censuses()))
     run.runner.stop()
     by_class = {
         name: {r.tasks for r in calls.rows if r.user_class == name and r.ending == "ran out"}
-        for name in ("Visitor", "Once")
+        for name in ("Visitor", "Once", "Both")
     }
-    assert by_class == {"Visitor": {3}, "Once": {1}}
-    assert run.census("Once").arrivals > 50
+    assert by_class == {"Visitor": {3}, "Once": {1}, "Both": {2}}
 
 
 def test_users_who_stop_or_fail_are_departures_and_not_replaced(local: Any) -> None:
@@ -131,16 +141,15 @@ def test_users_who_stop_or_fail_are_departures_and_not_replaced(local: Any) -> N
     for catch, ending in ((True, "StopUser"), (False, "exception")):
         population = Population(arrivals=ConstantRate(100), session_duration=60, start="empty", warm_up=0.0)
         run = local(calls, [visitor(calls, population, work=give_up), Closed], catch_exceptions=catch)
-        run.runner.start(3, 100)
-        gevent.sleep(1.0)
+        run.start(3, 100)
         census = run.census()
-        assert census.departures[ending] > 50
-        assert census.departures[ending] <= census.arrivals < 100 + 5 * 10
+        eventually(lambda c=census, e=ending: c.departures[e] > 50)
+        expected = 100 * run.elapsed()
+        assert census.departures[ending] <= census.arrivals < expected + 5 * math.sqrt(expected)
         assert census.active <= 2
-        run.runner.start(4, 100)  # a dispatch, at which Locust alone would bring them all back
-        gevent.sleep(0.2)
-        assert census.active <= 2
-        assert run.runner.user_classes_count["Closed"] == 4
+        run.start(4, 100)  # a dispatch, at which Locust alone would bring them all back
+        eventually(lambda r=run: r.runner.user_classes_count["Closed"] == 4)
+        hold(lambda c=census: c.active <= 5, 0.2)
         run.runner.stop()
 
 
@@ -152,18 +161,17 @@ def test_a_start_in_equilibrium_enters_during_the_warm_up_and_then_stays(local: 
     clear = run.environment.stats.reset_all
     run.environment.stats.reset_all = lambda: (resets.append(time.perf_counter()), clear())
     began = time.perf_counter()
-    run.runner.start(1, 1)
-    gevent.sleep(0.5)
+    run.start()
+    eventually(lambda: run.elapsed() > 0.5)
+    entered, expected = run.runner.user_count, 80 * run.elapsed()
     assert run.runner.state == "spawning"
-    half = run.runner.user_count
-    assert 15 < half < 65
+    assert abs(entered - expected) < 5 * math.sqrt(expected)
     eventually(lambda: run.runner.state == "running")
     assert 0.95 < time.perf_counter() - began < 2.5
     assert abs(run.runner.user_count - 80) < 5 * math.sqrt(80)
-    gevent.sleep(1)
-    run.runner.start(1, 1)
-    gevent.sleep(0.3)
-    assert len(resets) == 1, "only the end of the warm-up resets the statistics"
+    eventually(lambda: run.census().arrivals > 30)
+    run.start()
+    hold(lambda: len(resets) == 1, 0.3)  # only the end of the warm-up resets the statistics
     assert run.environment.reset_stats is False
     run.runner.stop()
     assert run.environment.reset_stats is True
@@ -174,48 +182,47 @@ def test_arrivals_over_the_limit_are_turned_away_and_counted(local: Any, caplog:
     caplog.set_level(logging.WARNING)
     population = Population(arrivals=ConstantRate(100), session_duration=30, start="empty", max_users=20)
     run = local(calls, [visitor(calls, population)])
-    run.runner.start(1, 1)
-    gevent.sleep(1.5)
+    run.start()
     census = run.census()
+    eventually(lambda: census.balked > 60)
     assert (census.active, census.highest) == (20, 20)
-    assert census.balked > 60
     assert any("max_users is 20" in record.getMessage() for record in caplog.records)
 
 
-def test_being_held_up_launches_no_burst(local: Any) -> None:
+def test_a_stalled_process_launches_no_burst(local: Any) -> None:
     calls = Calls()
     run = local(calls, [visitor(calls, open_arrivals(ConstantRate(100)))])
-    run.runner.start(1, 1)
-    gevent.sleep(0.5)
-    before = run.census().arrivals
-    monkey.get_original("time", "sleep")(2.5)  # nothing of this process runs, as after SIGSTOP
-    gevent.sleep(0.2)
-    census = run.census()
-    assert abs(census.missed - 150) < 5 * math.sqrt(150), "those more than a second late"
-    assert census.arrivals - before < 100 * 1.2 + 5 * math.sqrt(120)
-    gevent.sleep(1.0)
+    run.start()
+    eventually(lambda: run.census().arrivals > 30)
+    census, before = run.census(), run.census().arrivals
+    monkey.get_original("time", "sleep")(2.5)  # no greenlet of this process runs, as after SIGSTOP
+    resumed = run.elapsed()
+    schedule = run.control.generations["Visitor"].schedule
+    eventually(lambda: schedule.due() > run.elapsed())
+    assert abs(census.missed - 150) < 5 * math.sqrt(150), "arrivals more than a second late"
+    in_time = 100 * (1 + run.elapsed() - resumed)
+    assert census.arrivals - before < in_time + 5 * math.sqrt(in_time)
+    eventually(lambda: census.arrivals - before > 150, because="arrivals go on")
     assert census.missed < 220
-    assert census.arrivals - before > 150, "and then it goes on"
 
 
-def test_editing_the_rate_takes_effect_at_once_and_keeps_who_is_in(local: Any) -> None:
+def test_an_edited_rate_takes_effect_at_once_and_keeps_the_users(local: Any) -> None:
     calls = Calls()
     population = Population(arrivals=ConstantRate(50), session_duration=60, start="empty", warm_up=0.0)
     options = SimpleNamespace(population_scale=None, headless=False)
     run = local(calls, [visitor(calls, population)], parsed_options=options)
-    run.runner.start(1, 1)
-    gevent.sleep(1.0)
-    before, tasks = run.runner.user_count, calls.stopped
-    options.population_scale = "6"  # what the start form sends
-    run.runner.start(1, 1)
-    gevent.sleep(1.0)
-    after = run.runner.user_count
-    assert calls.stopped == tasks == 0
-    assert abs(after - before - 300) < 5 * math.sqrt(300)
+    run.start()
+    eventually(lambda: run.runner.user_count > 40)
+    before, edited = run.runner.user_count, run.elapsed()
+    options.population_scale = "6"  # the text of the start form
+    run.start()
+    eventually(lambda: run.elapsed() > edited + 1)
+    after, expected = run.runner.user_count, 300 * (run.elapsed() - edited)
+    assert calls.stopped == 0
+    assert abs(after - before - expected) < 5 * math.sqrt(expected)
     options.population_scale = "many"
-    run.runner.start(1, 1)
-    gevent.sleep(0.1)
-    assert run.runner.user_count >= after, "a bad value is refused and changes nothing"
+    run.start()
+    hold(lambda: run.runner.user_count >= after, 0.1)  # a bad value is refused and changes nothing
     assert run.control.populations["Visitor"].arrivals.rate(0) == 300
 
 
@@ -235,16 +242,16 @@ def test_stop_and_start_again_begins_a_new_run(local: Any) -> None:
     population = Population(arrivals=ConstantRate(100), session_duration=0.1, start="empty", warm_up=0.0)
     run = local(calls, [visitor(calls, population), Closed])
     for _ in range(2):
-        run.runner.start(3, 10)
+        run.start(3, 10)
         eventually(lambda: run.runner.state == "running")
-        gevent.sleep(0.5)
-        assert 20 < run.census().arrivals < 120
+        eventually(lambda: run.census().arrivals > 20)
+        expected = 100 * run.elapsed()
+        assert run.census().arrivals < expected + 5 * math.sqrt(expected), "counts of the new run only"
         assert run.runner.user_classes_count["Closed"] == 3
         run.runner.stop()
         assert run.runner.user_count == 0
         stopped = run.census().arrivals
-        gevent.sleep(0.2)
-        assert run.census().arrivals == stopped, "nobody arrives when the test is over"
+        hold(lambda s=stopped: run.census().arrivals == s, 0.2)  # nobody arrives after the end of the test
     assert calls.started == calls.stopped
 
 
@@ -257,16 +264,16 @@ def test_a_stop_timeout_lets_sessions_end_their_task(local: Any) -> None:
         gevent.sleep(0.3)
         done.append(1)
 
-    # Locust kills who waits; nobody's wait ends meanwhile, else a next task could begin and be killed
+    # Locust kills waiting users; no wait ends meanwhile, or a next task could begin and be killed.
     run = local(calls, [visitor(calls, population, wait=constant(30), work=work)], stop_timeout=5)
-    run.runner.start(1, 1)
+    run.start()
     eventually(lambda: len(done) > 5)
     eventually(lambda: calls.tasks - len(done) > 5, because="some are inside a task")
     run.runner.stop()
     assert {row.ending for row in calls.rows} == {"stopped"}
-    assert calls.tasks == len(done), "no task was cut"
+    assert calls.tasks == len(done), "no task was aborted"
     assert calls.started == calls.stopped
-    assert len(calls.rows) - calls.started <= 1, "only one who was just arriving may not have run at all"
+    assert len(calls.rows) - calls.started <= 1, "at most one user was stopped before its first run"
 
 
 class TwoSteps(LoadTestShape):
@@ -293,9 +300,8 @@ def test_a_class_without_tasks_is_skipped(local: Any) -> None:
     emptied = visitor(calls, population)
     run = local(calls, [emptied, Closed], tags=["none of them has it"])
     run.runner.start(1, 1)
-    gevent.sleep(0.3)
+    hold(lambda: calls.started == 0, 0.3)
     assert run.control.populations == {}
-    assert calls.started == 0
 
 
 def test_a_user_that_cannot_be_created_ends_the_run_with_a_message(local: Any, caplog: Any) -> None:
@@ -311,15 +317,18 @@ def test_a_user_that_cannot_be_created_ends_the_run_with_a_message(local: Any, c
     assert any("no host given" in record.getMessage() for record in caplog.records)
 
 
-def test_the_first_request_of_a_session_knows_when_it_was_planned(local: Any) -> None:
-    from locust_realism.runtime.sessions import take_planned_launch
+def test_the_first_request_of_a_session_has_its_planned_time(local: Any) -> None:
+    from locust_realism.runtime.users.session import current_session
 
     calls, planned = Calls(), []
-    run = local(
-        calls, [visitor(calls, open_arrivals(ConstantRate(50)), work=lambda _: planned.append(take_planned_launch()))]
-    )
-    run.runner.start(1, 1)
-    gevent.sleep(0.5)
-    assert planned
+
+    def note(_: object) -> None:
+        session = current_session()
+        assert session is not None
+        planned.append(session.planned)
+
+    run = local(calls, [visitor(calls, open_arrivals(ConstantRate(50)), work=note)])
+    run.start()
+    eventually(lambda: len(planned) > 10)
     assert None not in planned
     assert planned == sorted(planned)

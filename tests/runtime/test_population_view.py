@@ -1,93 +1,127 @@
-"""The figures of the Population tab: sums over workers and classes, the expected curve, plain JSON."""
+"""Figures of the Population tab: sums over workers and classes, exact sessions, the expected curve, plain JSON."""
 
 from __future__ import annotations
 
 import json
 import math
+from collections.abc import Sequence
 from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
 import pytest
+from document_support import faults
 from locust import User, constant, task
 from locust.env import Environment
 
-from locust_realism.runtime import sessions
-from locust_realism.runtime.census import Census, Series, Tally
-from locust_realism.runtime.control import PopulationControl, attach
-from locust_realism.runtime.histogram import Histogram
-from locust_realism.runtime.limits import most_users, warnings_of
-from locust_realism.runtime.population import FinitePopulation, Population, open_arrivals
-from locust_realism.runtime.population_view import population_document
-from locust_realism.runtime.sessions import SessionRecord
+from locust_realism.analysis.document import PopulationDocument
+from locust_realism.recording.sessions import SessionLog
+from locust_realism.runtime.population.control import PopulationControl, attach, warnings_of
+from locust_realism.runtime.population.model import FinitePopulation, Population, open_arrivals
+from locust_realism.runtime.population.stats import Census, Series, Tally, session_figures
+from locust_realism.runtime.population.view import population_document
+from locust_realism.runtime.users import session as sessions
+from locust_realism.runtime.users.session import SessionRecord
 from locust_realism.workload.distributions import exponential, lognormal
-from locust_realism.workload.populations import expected_users
-from locust_realism.workload.rates import ConstantRate, SineRate
+from locust_realism.workload.rates.shapes import ConstantRate, SineRate
+from locust_realism.workload.users.concurrency import expected_users
+
+RUN_US = 1_000_000_000_000_000
+
+
+def rows(
+    durations: Sequence[float],
+    user_class: str = "Visitor",
+    *,
+    planned_s: float = 50.0,
+    late_s: float = 0.0,
+    tasks: int = 3,
+    ending: str = sessions.RAN_OUT,
+) -> SessionLog:
+    """Return recorded sessions of these lengths, planned at a second of the run."""
+    planned = RUN_US + round(planned_s * 1e6)
+    starts = np.full(len(durations), planned + round(late_s * 1e6))
+    ends = starts + np.rint(np.asarray(durations) * 1e6).astype(np.int64)
+    return SessionLog.build(starts, ends, planned_us=planned, tasks=tasks, user_class=user_class, ending=ending)
+
+
+def recorded(control: PopulationControl, *logs: SessionLog) -> Any:
+    """Return a recording with these sessions, whose axis has RUN_US at second 0 of the run."""
+    origin = control.planner.time_of(0.0)
+    clock = SimpleNamespace(axis_us=lambda mono: RUN_US + round((mono - origin) * 1e6))
+    return SimpleNamespace(clock=clock, side=SimpleNamespace(sessions=lambda: SessionLog.concat(logs)))
 
 
 def record(duration: float, ending: str = sessions.RAN_OUT, tasks: int = 3) -> SessionRecord:
     return SessionRecord("Visitor", 0, 100.0, 100.0 + duration, ending, tasks, 100.0)
 
 
-def test_a_histogram_knows_moments_exactly_and_quantiles_to_two_percent() -> None:
+def test_session_figures_are_those_of_the_exact_lengths() -> None:
     times = lognormal(5, cov=1.5).sample(np.random.default_rng(1), 20_000)
-    parts = [Histogram(), Histogram()]
-    for i, time in enumerate(times.tolist()):
-        parts[i % 2].add(time)
-    whole = Histogram()
-    for part in parts:
-        whole.merge(json.loads(json.dumps(part.report())))
-    assert whole.n == 20_000
-    assert whole.mean == pytest.approx(times.mean())
-    assert whole.sdev == pytest.approx(times.std(ddof=1))
-    assert (whole.least, whole.most) == (times.min(), times.max())
-    for q in (0.01, 0.5, 0.9, 0.99, 0.999):
-        exact = np.sort(times)[math.ceil(q * 20_000) - 1]
-        assert exact <= whole.quantile(q) * (1 + 1e-9)
-        assert whole.quantile(q) <= exact * 1.0201
-    edges, counts = whole.bars()
-    below = int((times <= edges[-1]).sum())
-    assert abs(sum(counts) - below) < 0.01 * below
-    exact_bars = np.histogram(times, edges)[0]
-    assert np.abs(np.array(counts) - exact_bars).max() < 5 * math.sqrt(exact_bars.max())
-    assert abs(whole.above(5.0) - (times >= 5.0).sum()) < 0.02 * 20_000
+    figures = session_figures(times)
+    ordered = np.sort(times)
+    assert figures["n"] == 20_000
+    assert figures["mean_s"] == pytest.approx(times.mean(), rel=1e-12)
+    assert figures["sdev_s"] == pytest.approx(times.std(ddof=1), rel=1e-12)
+    assert figures["cov"] == pytest.approx(times.std(ddof=1) / times.mean(), rel=1e-12)
+    for q in (50, 90, 95, 99):
+        assert figures[f"p{q}_s"] == ordered[math.ceil(q * 200) - 1], "nearest rank, no bucket"  # type: ignore[literal-required]
+    assert (figures["min_s"], figures["max_s"]) == (ordered[0], ordered[-1])
+    assert figures["edges_s"][-1] == pytest.approx(figures["p99_s"])
+    assert sum(figures["counts"]) == (times <= figures["edges_s"][-1]).sum()
+    json.dumps(figures, allow_nan=False)
 
 
-def test_an_empty_histogram_has_no_figures() -> None:
-    empty = Histogram()
-    assert math.isnan(empty.mean)
-    assert math.isnan(empty.sdev)
-    assert math.isnan(empty.cov)
-    assert math.isnan(empty.quantile(0.5))
-    assert empty.bars() == ([], [])
+@pytest.mark.parametrize("times", [[], [3.0], [0.0, 0.0]])
+def test_few_sessions_have_plain_figures(times: list[float]) -> None:
+    figures = session_figures(np.array(times))
+    json.dumps(figures, allow_nan=False)
+    assert figures["n"] == len(times)
+    assert figures["edges_s"] == figures["counts"] == []
+    assert figures.get("cov") is None
 
 
-def test_a_session_that_locust_stops_while_the_test_runs_was_cut_short() -> None:
+def test_a_session_that_locust_stops_in_a_running_test_is_cut_short() -> None:
     census = Census()
     for _ in range(4):
         census.started(0.001, initial=False)
-    census.ended(record(2.0), running=True, initial=False)
-    census.ended(record(2.0, sessions.STOPPED), running=True, initial=False)
-    census.ended(record(2.0, sessions.KILLED), running=False, initial=False)
-    assert (census.cut_short, census.active, census.highest, census.durations.n) == (1, 1, 4, 1)
+    census.ended(record(2.0), running=True)
+    census.ended(record(2.0, sessions.STOPPED), running=True)
+    census.ended(record(2.0, sessions.KILLED), running=False)
+    assert (census.cut_short, census.active, census.highest, census.late_starts) == (1, 1, 4, 0)
 
 
-def test_sessions_of_the_start_do_not_count_for_the_mean_duration() -> None:
-    census = Census()
-    census.started(0.0, initial=True)
-    census.ended(record(50.0), running=True, initial=True)
-    assert (census.entered, census.arrivals, census.durations.n) == (1, 0, 0)
-    assert census.departures["ran out"] == 1
+def test_lengths_are_of_complete_sessions_and_lateness_is_of_all_planned_ones() -> None:
+    population = Population(arrivals=ConstantRate(4), session_duration=exponential(5), warm_up=20.0)
+    environment, control, _ = led(Visitor=population)
+    feed(control, "Visitor", 30, 19)
+    document = population_document(
+        environment,
+        None,
+        recorded(
+            control,
+            rows([2.0, 4.0, 9.0], planned_s=20.0, late_s=0.003, tasks=4),
+            rows([50.0, 60.0], planned_s=19.9, late_s=0.001, tasks=9),
+            rows([70.0], ending=sessions.STOPPED),
+            rows([80.0], user_class="Closed"),
+            SessionLog.build([RUN_US], [RUN_US + 9], user_class="Visitor", ending=sessions.RAN_OUT),
+        ),
+    )
+    assert (document["sessions"]["n"], document["sessions"]["mean_s"]) == (3, 5.0), "neither initial nor stopped users"
+    assert document["tasks_per_session"] == 4
+    assert document["lateness"] == {"n": 6, "p50_ms": 1.0, "p95_ms": 3.0, "p99_ms": 3.0, "max_ms": 3.0}
+    json.dumps(document, allow_nan=False)
+    assert faults(document, PopulationDocument) == []
 
 
-def test_the_master_adds_up_what_workers_report_and_knows_what_was_lost() -> None:
+def test_the_master_adds_up_the_reports_and_counts_lost_users() -> None:
     tally = Tally()
     for worker in ("a", "b"):
         census = Census()
         for second in (1, 2, 3):
             for _ in range(10):
                 census.started(0.2, initial=False)
-            census.ended(record(1.0), running=True, initial=False)
+            census.ended(record(1.0), running=True)
             census.tick(second)
             tally.add(worker, json.loads(json.dumps(census.report())))
     columns = tally.series.columns()
@@ -96,12 +130,12 @@ def test_the_master_adds_up_what_workers_report_and_knows_what_was_lost() -> Non
     assert columns["arrivals"] == [20, 20, 20]
     assert columns["departures"] == [2, 2, 2]
     assert tally.total("arrivals") == 60
-    assert tally.histogram("durations").n == 6
+    assert tally.total("late_starts") == 60
     tally.lose("b")
     tally.lose("unknown")
-    assert (tally.lost, tally.total("active")) == (27, 27)
+    assert (tally.total("lost"), tally.total("active")) == (27, 27)
     tally.add("b", census.report())
-    assert (tally.lost, tally.total("active")) == (0, 54), "it was not lost after all"
+    assert (tally.total("lost"), tally.total("active")) == (0, 54), "a worker that reports again is not lost"
 
 
 def test_a_long_run_is_kept_in_bounded_memory() -> None:
@@ -127,7 +161,7 @@ class Visitor(User):
 
 
 def led(**populations: Any) -> tuple[Environment, PopulationControl, list[float]]:
-    """An Environment whose control believes in a running test; the clock is the list's last number."""
+    """Return an Environment, its control in the state of a running test, and its clock: the last number of the list."""
     classes = [type(name, (Visitor,), {"population": population}) for name, population in populations.items()]
     environment = Environment(user_classes=classes)
     environment.create_local_runner()
@@ -150,13 +184,13 @@ def feed(control: PopulationControl, name: str, seconds: int, users: int) -> Non
     control.tallies.setdefault(name, Tally()).add("local", census.report())
 
 
-def test_without_a_population_the_document_says_so() -> None:
+def test_the_document_without_a_population_has_no_model() -> None:
     environment = Environment(user_classes=[Visitor])
     environment.create_local_runner()
     assert population_document(environment) == {"model": None}
 
 
-def test_the_expected_curve_is_the_theorys_and_the_band_holds_95_percent() -> None:
+def test_the_expected_curve_is_that_of_the_theory_inside_its_band() -> None:
     population = Population(arrivals=SineRate(1, 9, 120), session_duration=exponential(10), warm_up=20)
     environment, control, clock = led(Visitor=population)
     assert population_document(environment)["series"]["t_s"] == []
@@ -194,20 +228,27 @@ def test_an_edit_changes_the_curve_from_then_on_only() -> None:
     assert 20 < expected[52] < 45
 
 
-def test_sessions_of_tasks_are_expected_from_what_was_measured() -> None:
+def test_the_expected_curve_of_sessions_of_tasks_uses_their_measured_mean() -> None:
     environment, control, _ = led(Visitor=open_arrivals(ConstantRate(10)))
     feed(control, "Visitor", 30, 0)
     assert "expected" not in population_document(environment)["series"]
-    census = Census()
-    for _ in range(50):
-        census.started(0.0, initial=False)
-        census.ended(record(2.0, tasks=1), running=True, initial=False)
-    census.tick(31)
-    control.tallies["Visitor"].add("local", census.report())
-    document = population_document(environment)
+    recording = recorded(control, rows([1.0, 3.0] * 25, tasks=1))
+    document = population_document(environment, None, recording)
+    assert faults(document, PopulationDocument) == []
     assert document["series"]["expected"][-1] == pytest.approx(20, rel=0.01)
     assert document["tasks_per_session"] == 1
     assert document["sessions"]["mean_s"] == pytest.approx(2.0)
+
+
+def test_a_population_with_both_limits_has_a_bound() -> None:
+    both = Population(arrivals=ConstantRate(2), session_duration=120, session_length=3)
+    assert both.describe() == (
+        "240 users on average at most, 99.9 % of the time at most 289; 2 arrivals/s, sessions of 120 s or 3 tasks"
+    )
+    assert both.peak_users() == 289
+    environment, control, _ = led(Visitor=both)
+    feed(control, "Visitor", 30, 0)
+    assert "expected" not in population_document(environment)["series"], "the mean session is not measured yet"
 
 
 def test_several_classes_are_added_up_and_a_finite_one_is_binomial() -> None:
@@ -230,13 +271,13 @@ def test_several_classes_are_added_up_and_a_finite_one_is_binomial() -> None:
     assert document["arrivals"] == 118
 
 
-def test_limits_are_warned_of_before_the_run(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_limits_that_a_population_would_exceed_are_logged(monkeypatch: pytest.MonkeyPatch) -> None:
     population = Population(arrivals=ConstantRate(2), session_duration=exponential(120), max_users=250)
-    assert most_users(population) == 289
+    assert population.peak_users() == 289
     (warning,) = warnings_of("Visitor", population, workers=1)
     assert "289" in warning
     assert "250" in warning
-    monkeypatch.setattr("locust_realism.runtime.limits.open_file_limit", lambda: 200)
+    monkeypatch.setattr("locust_realism.runtime.population.control.open_file_limit", lambda: 200)
     texts = list(warnings_of("Visitor", population, workers=1))
     assert len(texts) == 2
     assert "ulimit" in texts[1]
@@ -283,12 +324,17 @@ def test_options_override_the_locustfile() -> None:
     assert population.with_options(SimpleNamespace(population_scale="", population_people=None)) == population
     people = FinitePopulation(10, away=exponential(1), session_duration=exponential(1))
     assert people.with_options(SimpleNamespace(population_people="25")).people == 25
-    for name in ("population_scale", "population_period", "population_session_duration"):
-        with pytest.raises(ValueError, match=f"--{name.replace('_', '-')} must be"):
-            population.with_options(SimpleNamespace(**{name: "-1"}))
+    for name, value, message in (
+        ("population_scale", "-1", "--population-scale must be >= 0, not -1.0"),
+        ("population_scale", "many", "--population-scale must be a finite number, not 'many'"),
+        ("population_period", "-1", "--population-period must be a time span .*, not '-1'"),
+        ("population_session_duration", 0, "--population-session-duration must be > 0, not 0.0"),
+    ):
+        with pytest.raises(ValueError, match=message):
+            population.with_options(SimpleNamespace(**{name: value}))
 
 
-def test_the_forecast_says_what_the_issue_promises() -> None:
+def test_the_forecast_of_a_sine_has_its_mean_and_its_damped_peak() -> None:
     population = Population(
         arrivals=SineRate(min_rate=0.2, max_rate=1.4, period=3600), session_duration=exponential(300)
     )

@@ -1,8 +1,9 @@
-"""The request listener: what is fired is what is recorded, and nothing that is fired can stop the load."""
+"""The request listener: a row for each event, and no event can stop the load."""
 
 from __future__ import annotations
 
 import gc
+import math
 import time
 import weakref
 from types import SimpleNamespace
@@ -12,10 +13,11 @@ import numpy as np
 import pytest
 from locust.env import Environment
 
+from locust_realism.recording.columns import pack, unpack
 from locust_realism.recording.launches import MISSING, Label, Outcome
-from locust_realism.runtime import recorder as recorder_module
-from locust_realism.runtime.clock import Clock
-from locust_realism.runtime.recorder import Recorder
+from locust_realism.runtime.capture import recorder as recorder_module
+from locust_realism.runtime.capture.recorder import Recorder
+from locust_realism.runtime.coordination.clock import Clock
 
 
 @pytest.fixture
@@ -43,7 +45,7 @@ def fire(environment: Environment, **given: Any) -> None:
     environment.events.request.fire(**{**usual, **given})
 
 
-def test_a_row_holds_what_the_event_said(environment: Environment, recorder: Recorder) -> None:
+def test_a_row_holds_the_fields_of_its_event(environment: Environment, recorder: Recorder) -> None:
     start = time.time()
     fire(environment, start_time=start, name="buy", response_time=0.559, response=SimpleNamespace(status_code=201))
     fire(environment, start_time=start, response_time=12.0, exception=ValueError("no"), response_length=None)
@@ -66,12 +68,12 @@ def test_without_start_time_the_launch_is_the_end_less_the_response_time(
 
 
 def test_a_request_without_response_time_is_a_row(environment: Environment, recorder: Recorder) -> None:
-    """Locust counts it, so it must not be missing here."""
+    """Locust counts it, so the record has it too."""
     fire(environment, response_time=None)
     assert recorder.take().build().response_us.tolist() == [MISSING]
 
 
-def test_the_users_slot_and_the_first_request_after_a_plan(environment: Environment) -> None:
+def test_a_row_has_the_users_slot_and_the_first_one_the_planned_launch(environment: Environment) -> None:
     session = SimpleNamespace(slot=7, planned=time.perf_counter())
     recorder = Recorder(Clock(), session_of=lambda: session)
     environment.events.request.add_listener(recorder.listener)
@@ -108,6 +110,21 @@ def test_an_event_that_cannot_be_recorded_is_counted_and_harms_no_other(
     assert recorder.last_error
 
 
+@pytest.mark.parametrize("response_time", [-5.0, -1e300, 1e300, math.inf, math.nan])
+def test_impossible_figures_of_a_client_are_missing_and_the_master_takes_the_row(
+    environment: Environment, recorder: Recorder, response_time: float
+) -> None:
+    """A block with a value that no recorder writes would be refused whole."""
+    huge = SimpleNamespace(status_code=10**12)
+    fire(environment, response_time=response_time, response_length=-7, response=huge, start_time=1e300)
+    fire(environment, response_time=2.0)
+    log = unpack(pack(recorder.take().build()), max_bytes=1 << 20)
+    assert log.response_us.tolist() == [MISSING, 2000]
+    assert log.size_bytes.tolist() == [MISSING, 10]
+    assert log.outcomes[log.outcome[0]].status == MISSING
+    assert log.launch_us.tolist() == pytest.approx([time.time() * 1e6] * 2, abs=1e6)
+
+
 def test_no_response_is_kept_alive(environment: Environment, recorder: Recorder) -> None:
     class Response:
         status_code = 200
@@ -121,7 +138,7 @@ def test_no_response_is_kept_alive(environment: Environment, recorder: Recorder)
     assert len(recorder) == 1
 
 
-def test_names_and_messages_without_end_do_not_fill_the_memory(
+def test_endless_names_and_messages_take_bounded_memory(
     environment: Environment, recorder: Recorder, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(recorder_module, "MAX_LABELS", 50)

@@ -1,4 +1,4 @@
-"""Recording in a whole Environment: runs, Reset, sessions, requests that are cut, files."""
+"""Recording in a whole Environment: runs, Reset, sessions, aborted requests, files."""
 
 from __future__ import annotations
 
@@ -19,12 +19,12 @@ from locust.event import EventHook
 
 from locust_realism.recording.formats import read_launches
 from locust_realism.recording.reading import held_us, read_health, read_sessions
-from locust_realism.runtime.clock import Clock
-from locust_realism.runtime.completeness import balance_sentence
+from locust_realism.runtime.capture.accounting import balance_sentence
+from locust_realism.runtime.capture.files import FilePlan, RunFiles
+from locust_realism.runtime.capture.run import Recording, attach
+from locust_realism.runtime.coordination.clock import Clock
 from locust_realism.runtime.plugin import _compose
-from locust_realism.runtime.recording import Recording, attach
-from locust_realism.runtime.run_files import FilePlan, RunFiles
-from locust_realism.runtime.sessions import hook_user_start
+from locust_realism.runtime.users.session import hook_user_start
 from tests.runtime.cluster import cluster, eventually
 
 
@@ -76,7 +76,7 @@ def test_a_second_run_starts_clean(local: tuple[Environment, Recording]) -> None
         log = recording.launches()
         assert len(log) == counts(environment)[0] > 10
         assert set(log.slot.tolist()) == set(range(users)), "slots are reused from 0 by the users of the next run"
-        assert len(recording.sessions()) == users
+        assert len(recording.side.sessions()) == users
 
 
 def test_reset_resets_what_locust_resets(local: tuple[Environment, Recording]) -> None:
@@ -124,13 +124,13 @@ class LogsIn(Asker):
         self.ask()
 
 
-def test_the_part_in_which_the_whole_load_ran_is_known_also_from_the_files(tmp_path: Path) -> None:
+def test_the_time_of_the_whole_load_is_in_the_files_too(tmp_path: Path) -> None:
     hook_user_start()
     environment = Environment(user_classes=[LogsIn])
     runner: Any = environment.create_local_runner()
     recording = attach(environment, files=FilePlan(tmp_path))
     try:
-        for _ in range(2):  # a second run forgets the first one's
+        for _ in range(2):  # a second run replaces those of the first
             before = recording.clock.now_us()
             runner.start(3, spawn_rate=2)
             gevent.sleep(0.2)
@@ -144,7 +144,7 @@ def test_the_part_in_which_the_whole_load_ran_is_known_also_from_the_files(tmp_p
             assert before + 900_000 < begin < end < recording.clock.now_us()
             launches = recording.launches().launch_us
             assert (launches < begin).any()
-            assert (launches > end).sum() == 3, "what users do when they leave comes after the end"
+            assert (launches > end).sum() == 3, "requests of on_stop come after the end"
             assert sorted(recording.user_starts_us().tolist())[2] <= begin + 100_000
     finally:
         recording.detach()
@@ -153,11 +153,11 @@ def test_the_part_in_which_the_whole_load_ran_is_known_also_from_the_files(tmp_p
     assert held_us(newest) == (begin, end)
 
 
-def test_an_exception_of_ours_never_stops_the_load(
+def test_an_exception_in_our_code_never_stops_the_load(
     local: tuple[Environment, Recording], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     environment, recording = local
-    monkeypatch.setattr("locust_realism.runtime.run_record.TICK_S", 0.05)
+    monkeypatch.setattr("locust_realism.runtime.capture.run.TICK_S", 0.05)
 
     def broken(*_: Any, **__: Any) -> None:
         raise RuntimeError("broken on purpose")
@@ -174,7 +174,7 @@ def test_health_is_taken_once_a_second(local: tuple[Environment, Recording]) -> 
     environment, recording = local
     run(environment, 2, 2.5)
     recording.flush()
-    health = recording.health()
+    health = recording.side.health()
     assert 1 <= len(health) <= 3
     assert health.users.max() == 2
     assert health.memory_bytes.min() > 1 << 20
@@ -187,8 +187,8 @@ def test_a_stalled_event_loop_shows_as_lag(local: tuple[Environment, Recording])
     until = time.perf_counter() + 0.3
     while time.perf_counter() < until:
         pass
-    eventually(lambda: recording.flush() or len(recording.health()))
-    assert recording.health().lag_max_us.max() > 250_000
+    eventually(lambda: recording.flush() or len(recording.side.health()))
+    assert recording.side.health().lag_max_us.max() > 250_000
 
 
 SERVER = """
@@ -218,7 +218,7 @@ server.serve_forever()
 
 @pytest.fixture
 def server() -> Iterator[tuple[int, list[float]]]:
-    """A server in a process of its own that notes when each request arrives; /slow takes 5 s, all else 20 ms."""
+    """Server in its own process that prints the arrival of each request; /slow takes 5 s, other paths 20 ms."""
     process = subprocess.Popen([sys.executable, "-c", SERVER], stdout=subprocess.PIPE, text=True)
     assert process.stdout is not None
     arrivals: list[float] = []
@@ -232,7 +232,7 @@ def server() -> Iterator[tuple[int, list[float]]]:
 
 
 def ask_plainly(user: Any) -> None:
-    """A client of one's own, as in Locust's manual: measure and fire."""
+    """Measure and fire, as a custom client in Locust's manual."""
     import requests
 
     start, began = time.time(), time.perf_counter()
@@ -250,7 +250,7 @@ def ask_plainly(user: Any) -> None:
 
 
 def page_user(port: int, wait_s: float) -> type[User]:
-    """A user who asks for one page again and again."""
+    """Return a class of users who request one page again and again."""
 
     class Getter(FastHttpUser):
         host = f"http://127.0.0.1:{port}"
@@ -264,9 +264,7 @@ def page_user(port: int, wait_s: float) -> type[User]:
 
 
 @pytest.mark.parametrize("base", [FastHttpUser, HttpUser, User])
-def test_every_kind_of_client_gives_the_record_that_the_server_saw(
-    base: type[User], server: tuple[int, list[float]]
-) -> None:
+def test_the_record_of_every_client_matches_the_server(base: type[User], server: tuple[int, list[float]]) -> None:
     port, arrivals = server
     hook_user_start()
 
@@ -286,7 +284,7 @@ def test_every_kind_of_client_gives_the_record_that_the_server_saw(
     log = recording.launches()
     eventually(lambda: len(arrivals) >= len(log))
     balance = recording.balance()
-    # Locust may kill a user whose wait has just ended: then the last request is cut, on its way or before it is out
+    # Locust may kill a user whose wait has just ended: its last request is aborted, on its way or before it is sent
     missing = len(arrivals) - len(log)
     assert 0 <= missing <= (1 if base is User else balance["cut"]) <= 1
     assert len(log) == counts(environment)[0] >= 5
@@ -309,7 +307,7 @@ def test_every_kind_of_client_gives_the_record_that_the_server_saw(
 
 
 @pytest.mark.parametrize("base", [FastHttpUser, HttpUser])
-def test_requests_that_the_stop_cuts_are_counted_and_the_balance_closes(
+def test_requests_that_the_stop_aborts_are_counted_and_the_balance_closes(
     base: type[User], server: tuple[int, list[float]]
 ) -> None:
     port, arrivals = server
@@ -341,14 +339,14 @@ def test_requests_that_the_stop_cuts_are_counted_and_the_balance_closes(
         "http_sent": 8,
         "other": 0,
     }
-    assert balance_sentence(balance) == "8 requests launched = 4 finished + 0 failed + 4 cut + 0 lost."
+    assert balance_sentence(balance) == "8 requests launched = 4 finished + 0 failed + 4 aborted + 0 lost."
     assert len(arrivals) == 8
     recording.detach()
     environment.runner.quit()  # type: ignore[union-attr]
 
 
-def test_what_is_on_its_way_to_the_record_is_not_taken_for_another_clients(server: tuple[int, list[float]]) -> None:
-    """While the test runs rows are taken every second or so, and the balance is asked for in between."""
+def test_rows_on_their_way_to_the_record_do_not_count_as_another_clients(server: tuple[int, list[float]]) -> None:
+    """Rows are taken every second or so; the balance may be computed in between."""
 
     environment = Environment(user_classes=[page_user(server[0], wait_s=0)])
     environment.create_local_runner()
@@ -362,8 +360,8 @@ def test_what_is_on_its_way_to_the_record_is_not_taken_for_another_clients(serve
     recording.detach()
 
 
-def test_a_client_that_reports_to_nobody_is_in_no_balance(server: tuple[int, list[float]]) -> None:
-    """As those are that make and remove a scenario's accounts."""
+def test_a_client_with_another_event_is_in_no_balance(server: tuple[int, list[float]]) -> None:
+    """Clients that make and remove a scenario's accounts report to an event of their own."""
     port, arrivals = server
     hook_user_start()
     environment = Environment(user_classes=[page_user(port, wait_s=60)], stop_timeout=5)
@@ -378,15 +376,15 @@ def test_a_client_that_reports_to_nobody_is_in_no_balance(server: tuple[int, lis
     run(environment, 1, 0.5)
     recording.flush()
     assert len(arrivals) == 2
-    said = balance_sentence(recording.balance())
-    assert said == "1 requests launched = 1 finished + 0 failed + 0 cut + 0 lost."
+    text = balance_sentence(recording.balance())
+    assert text == "1 requests launched = 1 finished + 0 failed + 0 aborted + 0 lost."
     recording.detach()
     environment.runner.quit()  # type: ignore[union-attr]
 
 
 @pytest.mark.parametrize("base", [FastHttpUser, HttpUser])
-def test_requests_in_with_blocks_are_reported_once_or_cut(base: type[User], server: tuple[int, list[float]]) -> None:
-    """Those that succeed, fail and are renamed are rows; one that an exception leaves or the end kills is cut."""
+def test_requests_in_with_blocks_are_rows_once_or_aborted(base: type[User], server: tuple[int, list[float]]) -> None:
+    """Requests that succeed, fail or are renamed are rows; an exception in the block or the end aborts one."""
     port, arrivals = server
     hook_user_start()
 
@@ -418,14 +416,14 @@ def test_requests_in_with_blocks_are_reported_once_or_cut(base: type[User], serv
     runner.stop()
     recording.flush()
     after = balance_sentence(recording.balance())
-    assert after == "8 requests launched = 2 finished + 2 failed + 4 cut + 0 lost."
+    assert after == "8 requests launched = 2 finished + 2 failed + 4 aborted + 0 lost."
     assert {label.name for label in recording.launches().labels} == {"/page", "renamed"}
     recording.detach()
     runner.quit()
 
 
 def test_a_request_that_the_recorder_misses_leaves_the_balance_open(server: tuple[int, list[float]]) -> None:
-    """What is launched is counted apart from what is recorded: a row too few is seen."""
+    """Launched and recorded requests are counted apart: a missing row shows."""
     port, _ = server
     hook_user_start()
 
@@ -436,8 +434,8 @@ def test_a_request_that_the_recorder_misses_leaves_the_balance_open(server: tupl
     environment.events.request.remove_listener(recording.recorder.listener)
     run(environment, 1, 0.5)
     recording.flush()
-    said = balance_sentence(recording.balance())
-    assert said == "1 requests launched = 0 finished + 0 failed + 0 cut + 0 lost + 1 on their way to the record."
+    text = balance_sentence(recording.balance())
+    assert text == "1 requests launched = 0 finished + 0 failed + 0 aborted + 0 lost + 1 on their way to the record."
     environment.events.request.add_listener(recording.recorder.listener)
     recording.detach()
     environment.runner.quit()  # type: ignore[union-attr]
@@ -469,7 +467,7 @@ def test_runs_that_start_in_the_same_second_have_directories_of_their_own(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Two Locusts in one working directory, before either has written a row."""
-    monkeypatch.setattr("locust_realism.runtime.run_files.time.time", lambda: 1_700_000_000.0)
+    monkeypatch.setattr("locust_realism.runtime.capture.files.time.time", lambda: 1_700_000_000.0)
     files = [RunFiles(FilePlan(tmp_path), "local", dict) for _ in range(3)]
     for each in files:
         each.start_run()
@@ -482,7 +480,7 @@ def test_runs_that_start_in_the_same_second_have_directories_of_their_own(
             each.close()
 
 
-def test_a_disk_that_fails_is_told_and_the_load_goes_on(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+def test_a_failing_disk_is_logged_once_and_the_load_goes_on(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     place = tmp_path / "file"
     place.write_text("not a directory")
     hook_user_start()
@@ -499,12 +497,11 @@ def test_a_disk_that_fails_is_told_and_the_load_goes_on(tmp_path: Path, caplog: 
 
 
 def test_a_worker_that_dies_leaves_no_users_behind(monkeypatch: pytest.MonkeyPatch) -> None:
-    """N(t) must fall when a worker is lost, although nobody reports the end of its sessions."""
+    """N(t) falls when a worker is lost, although no report has the end of its sessions."""
     recordings: list[Recording] = []
     hook_user_start()
     with cluster(monkeypatch, [Asker], lambda environment: recordings.append(attach(environment))) as made:
         side = recordings[0].side
-        assert side is not None
         made.start(6, spawn_rate=100)
         eventually(lambda: len(side.open_since_us()) == 6)
         made.kill(made.workers[1])
@@ -515,8 +512,8 @@ def test_a_worker_that_dies_leaves_no_users_behind(monkeypatch: pytest.MonkeyPat
             recording.detach()
 
 
-def test_a_worker_whose_clock_is_wrong_is_mapped_to_the_masters(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Two workers of a cluster, one of them an hour behind: their launches must fall into the same seconds."""
+def test_a_wrong_clock_of_a_worker_is_mapped_to_the_masters(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Launches of two workers, one of them an hour behind, fall into the same seconds."""
     recordings: list[Recording] = []
     made_clocks = iter([0.0, 0.0, -3600.0])  # master, first worker, second worker
 
@@ -525,7 +522,7 @@ def test_a_worker_whose_clock_is_wrong_is_mapped_to_the_masters(monkeypatch: pyt
         return Clock(lambda: time.time() + behind, mono)
 
     class Blind(User):
-        """Gives no start time, which here would come from the one clock that this machine really has."""
+        """User without start times, which would come from the one clock of this machine."""
 
         wait_time = constant(0.01)
 
@@ -536,11 +533,12 @@ def test_a_worker_whose_clock_is_wrong_is_mapped_to_the_masters(monkeypatch: pyt
             )
 
     hook_user_start()
-    monkeypatch.setattr("locust_realism.runtime.recording.Clock", shifted)
-    monkeypatch.setattr("locust_realism.runtime.clock_probes.machine_clock", lambda: "")  # as if on other machines
+    monkeypatch.setattr("locust_realism.runtime.capture.run.Clock", shifted)
+    monkeypatch.setattr(
+        "locust_realism.runtime.coordination.clock.machine_clock", lambda: ""
+    )  # as if on other machines
     with cluster(monkeypatch, [Blind], lambda environment: recordings.append(attach(environment))) as made:
         master = recordings[0]
-        assert master.side is not None
         side = master.side
         made.start(4, spawn_rate=100)
         eventually(lambda: [line for line in side.clock_lines().values() if line.probes > 32], within=20)
@@ -559,7 +557,7 @@ def test_a_worker_whose_clock_is_wrong_is_mapped_to_the_masters(monkeypatch: pyt
 
 
 def test_a_full_garbage_collection_stops_the_loop_for_a_moment_only() -> None:
-    """What is there when the test begins is left out of collections, which else would take 30 ms and more."""
+    """Objects from before the test are left out of collections, which else take 30 ms and more."""
     _compose(Environment(user_classes=[Asker]).create_local_runner().environment, None)
     began = time.process_time()
     gc.collect()
@@ -567,4 +565,4 @@ def test_a_full_garbage_collection_stops_the_loop_for_a_moment_only() -> None:
     gc.unfreeze()
     began = time.process_time()
     gc.collect()
-    assert time.process_time() - began > 0.01, "the control: there was something to look through"
+    assert time.process_time() - began > 0.01, "the control: there were objects to collect"

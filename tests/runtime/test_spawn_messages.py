@@ -1,4 +1,4 @@
-"""The pause that Locust makes at each spawn message, and that it is gone."""
+"""Spawn messages: Locust pauses a worker at each of them, and the cached options end the pause."""
 
 from __future__ import annotations
 
@@ -11,8 +11,8 @@ from locust.env import Environment
 from locust.rpc import Message
 from locust.runners import WorkerRunner
 
-from locust_realism.runtime.plan import ensure_plan
-from locust_realism.runtime.spawn_messages import quicken_spawn_messages
+from locust_realism.runtime.coordination.plan import ensure_plan
+from locust_realism.runtime.locust_compat import cache_own_options
 
 from .cluster import cluster, eventually
 
@@ -54,10 +54,10 @@ def test_a_spawn_message_is_handled_in_milliseconds(monkeypatch: pytest.MonkeyPa
             return time.perf_counter() - began
 
         before = handling()
-        quicken_spawn_messages()
-        quicken_spawn_messages()
+        cache_own_options()
+        cache_own_options()
         first, after = handling(), handling()
         assert after < 0.02
-        assert after < before / 5, "when Locust mends this, the module can go"
+        assert after < before / 5, "when Locust mends this, cache_own_options can go"
         assert first < before
         assert argument_parser.default_args_dict() == original()

@@ -1,4 +1,4 @@
-"""The start form reads our options as the command line does, and starts nothing with a value that it refuses."""
+"""Start form: our options are read as on the command line, and a refused value starts no test."""
 
 from __future__ import annotations
 
@@ -14,10 +14,9 @@ from locust.env import Environment
 from locust.event import Events
 
 from locust_realism import install
-from locust_realism.runtime import population
-from locust_realism.runtime.options import OPTIONS, add_options
-from locust_realism.runtime.start_form import watch_start_form
-from locust_realism.workload.rates import ConstantRate
+from locust_realism.runtime.options import OPTIONS, add_options, watch_start_form
+from locust_realism.runtime.population import model as population
+from locust_realism.workload.rates.shapes import ConstantRate
 
 
 class Nobody(User):
@@ -28,7 +27,7 @@ class Nobody(User):
 
 @pytest.fixture
 def started(monkeypatch: pytest.MonkeyPatch) -> Any:
-    """A web UI with our options whose runner only notes that it was started; post() sends the form."""
+    """Web UI with our options and a runner that only counts its starts; post() sends the form."""
     monkeypatch.setattr(sys, "argv", ["locust"])  # which Locust reads again for the form
     parser = get_parser(default_config_files=[])
     add_options(parser, "locust_realism", OPTIONS)
@@ -51,17 +50,17 @@ def started(monkeypatch: pytest.MonkeyPatch) -> Any:
 
 
 def test_a_time_span_is_read_as_on_the_command_line_again_and_again(started: Any) -> None:
-    """Locust turns a text into the type of the present value, which no time span survives."""
+    """Locust converts a text to the type of the present value, which fails for a time span."""
     for text, seconds in (("2m", 120.0), ("1h", 3600.0), ("", 0.0)):
         assert started.post(realism_warmup=text)["success"]
         assert started.options.realism_warmup == seconds
     assert started.starts == [120.0, 3600.0, 0.0], "the value is there before the users start"
 
 
-def test_a_value_out_of_bounds_is_said_and_nothing_starts(started: Any) -> None:
+def test_a_value_out_of_bounds_is_refused_and_no_test_starts(started: Any) -> None:
     answer = started.post(realism_warmup="soon", realism_seed="1")
     assert answer["success"] is False
-    assert answer["message"].startswith("--realism-warmup: 'soon' must be a time span")
+    assert answer["message"] == "--realism-warmup: 'soon' must be a time span such as 500ms, 90, 90s, 2m or 1h30m"
     answer = started.post(realism_seed="-1")
     assert answer["message"] == "--realism-seed: '-1' must be an integer >= 0"
     assert started.starts == []

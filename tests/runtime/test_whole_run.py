@@ -1,4 +1,4 @@
-"""A run that does not fit into memory: its tables are still those of every launch, and the rest says what it is of."""
+"""A run longer than memory holds: its tables cover every launch, and the rest states the launches that it covers."""
 
 from __future__ import annotations
 
@@ -11,26 +11,28 @@ from typing import Any
 import gevent
 import numpy as np
 import pytest
+from document_support import faults
 from locust import User
 from locust.env import Environment
 
-from locust_realism.analysis.evidence import Facts
-from locust_realism.analysis.long_runs import OF_ALL
+from locust_realism.analysis.document import LiveSummary, StatusDocument
 from locust_realism.analysis.settings import AnalysisSettings
 from locust_realism.analysis.summary import summarize
 from locust_realism.analysis.thresholds import evaluate_thresholds, parse_thresholds
+from locust_realism.analysis.verdict.evidence import Facts
 from locust_realism.recording.formats import read_launches
 from locust_realism.recording.launches import LaunchLog
 from locust_realism.report.console import render_summary
-from locust_realism.runtime.provider import RunProvider
-from locust_realism.runtime.recording import Recording, attach
-from locust_realism.runtime.run_files import FilePlan
+from locust_realism.report.terminal import Screen
+from locust_realism.runtime.capture.files import FilePlan
+from locust_realism.runtime.capture.run import Recording, attach
+from locust_realism.runtime.figures.provider import RunProvider
 
 MAX_ROWS = 1000
 
 
 class Run:
-    """A local run whose requests are fired by the test; ``rows`` is what was fired, held apart from the record."""
+    """Local run whose requests the test fires; ``rows`` has them all, apart from the record."""
 
     def __init__(self, files: FilePlan | None, settings: AnalysisSettings) -> None:
         self.environment = Environment(user_classes=[User])
@@ -43,9 +45,7 @@ class Run:
             facts=Facts,
             population=dict,
             generator=dict,
-            sessions=list,
             report=lambda _: "",
-            version="",
         )
         self.start()
 
@@ -53,7 +53,7 @@ class Run:
         self.rows: list[tuple[float, float, str, int]] = []
         self.environment.events.test_start.fire(environment=self.environment)
         self.provider.run_starts()
-        self.provider._started_us -= 3_600_000_000  # an hour ago: launches of the future would be none
+        self.provider.started_us -= 3_600_000_000  # an hour ago: launches of the future would be none
         self.began = self.recording.clock.now_us() / 1e6
 
     def fire(self, n: int, seed: int) -> None:
@@ -76,7 +76,7 @@ class Run:
         self.recording.flush()
 
     def expected(self, first: int = 0, settings: AnalysisSettings | None = None) -> Any:
-        """What one sort of every row since the first says."""
+        """Return the summary of one sort of every row since ``first``."""
         starts, times, names, sizes = zip(*self.rows[first:], strict=True)
         log = LaunchLog.build(
             np.rint(np.array(starts) * 1e6).astype(np.int64),
@@ -99,8 +99,8 @@ def running(files: FilePlan | None, settings: AnalysisSettings = AnalysisSetting
 
 
 def assert_tables(found: Any, expected: Any) -> None:
-    """Bit for bit, but standard deviations to 12 digits."""
-    for key in OF_ALL:
+    """Assert equal tables, bit for bit; standard deviations to 12 digits."""
+    for key in ("launches", "response_times", "bytes"):
         for mine, theirs in zip(found[key], expected[key], strict=True):
             for name, value in theirs.items():
                 if name in ("cov", "sdev_ms", "sdev_bytes"):
@@ -120,11 +120,12 @@ def test_the_figures_are_those_of_every_launch_at_the_end_and_meanwhile(tmp_path
         assert_tables(found, run.expected())
         assert found["source"]["rows"] == found["window"]["n"] == 4500
         assert found["newest"]["n"] == held
-        text = render_summary(found, color=False, width=200)
-        assert "4,500 requests launched from" in text
+        text = render_summary(found, Screen(200))
+        assert "4,500 requests, 2,99" in text
         assert f"Verdict, groups, charts, stages and capacity are of the newest {held:,}, from " in text
         assert any("has outgrown memory" in warning for warning in found["source"]["warnings"])
         json.dumps(found, allow_nan=False)
+        assert faults(found, LiveSummary) == faults(run.provider.status(), StatusDocument) == []
         p99 = run.expected()["response_times"][-1]["p99_ms"]
         conditions = parse_thresholds([f"p99 > {p99 - 0.001:.3f}ms", f"p99 > {p99:.3f}ms"])
         assert [result.failed for result in evaluate_thresholds(conditions, found)] == [True, False]
@@ -163,14 +164,14 @@ def test_a_part_of_the_run_that_is_no_longer_in_memory(tmp_path: Path) -> None:
     with running(FilePlan(tmp_path)) as run:
         for seed in range(5):
             run.fire(900, seed)
-        origin = run.provider._started_us / 1e6
+        origin = run.provider.started_us / 1e6
         part = run.provider.summary("2999..3001.5")
         inside = [row for row in run.rows if 2999 <= row[0] - origin <= 3001.5]
         assert part["window"]["n"] == len(inside) > MAX_ROWS
         assert part["response_times"][-1]["n"] == len(inside)
 
 
-def test_without_a_recording_it_is_said_plainly() -> None:
+def test_without_a_recording_the_window_states_the_loss() -> None:
     with running(None) as run:
         for seed in range(3):
             run.fire(900, seed)
@@ -182,7 +183,7 @@ def test_without_a_recording_it_is_said_plainly() -> None:
         assert f"{2700 - held:,} of 2,700 launches are gone, and every figure is of the newest {held:,}" in warning
 
 
-def test_a_recording_that_cannot_be_written_is_not_taken_for_the_whole(tmp_path: Path) -> None:
+def test_an_unwritable_recording_does_not_count_as_the_whole(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("in the way")
     with running(FilePlan(tmp_path / "file")) as run:
         for seed in range(3):

@@ -16,10 +16,17 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from log_support import write_log
 
-from locust_realism.recording.formats.access_logs import LONGEST_LINE, AccessLog, read_blocks, recognises
+from locust_realism.fit.access_logs import (
+    LONGEST_LINE,
+    AccessLog,
+    Disorder,
+    RequestBlock,
+    in_time_order,
+    read_blocks,
+    recognises,
+)
+from locust_realism.fit.names import EXAMPLES, NOT_HTTP, OTHER, LabelTable, RequestFilter, label_of
 from locust_realism.recording.launches import MISSING, Label
-from locust_realism.recording.names import EXAMPLES, NOT_HTTP, OTHER, LabelTable, RequestFilter, label_of
-from locust_realism.recording.requests import Disorder, RequestBlock, in_time_order
 
 COMMON = '127.0.0.1 - frank [10/Oct/2000:13:55:36 -0700] "GET /apache_pb.gif HTTP/1.0" 200 2326'
 COMBINED = COMMON + ' "http://www.example.com/start.html" "Mozilla/4.08 [en] (Win98; I ;Nav)"'
@@ -61,13 +68,13 @@ def test_each_format_gives_time_label_and_outcome(tmp_path: Path, row: str) -> N
     assert not block.failed[0]
 
 
-def test_a_virtual_host_in_front_is_not_the_client(tmp_path: Path) -> None:
+def test_virtual_host_at_the_start_is_not_the_client(tmp_path: Path) -> None:
     rows = [f"www.example.com:{port} " + line(client=client) for port, client in ((80, "1.1.1.1"), (443, "1.1.1.1"))]
     block, _, _ = read(write_log(tmp_path / "vhosts.log", rows))
     assert block.visitor[0] == block.visitor[1]
 
 
-def test_gzip_is_known_by_its_content_and_gives_the_same(tmp_path: Path) -> None:
+def test_gzip_is_recognised_by_content_and_reads_the_same(tmp_path: Path) -> None:
     rows = [line(second) for second in range(50)]
     plain, packed = write_log(tmp_path / "a.log", rows), write_log(tmp_path / "a.log.gz", rows)
     packed = packed.rename(tmp_path / "renamed.1")
@@ -75,7 +82,7 @@ def test_gzip_is_known_by_its_content_and_gives_the_same(tmp_path: Path) -> None
     np.testing.assert_array_equal(read(plain)[0].time_us, read(packed)[0].time_us)
 
 
-def test_a_gzip_file_that_is_cut_off_gives_what_is_there(tmp_path: Path) -> None:
+def test_truncated_gzip_file_is_read_up_to_the_damage(tmp_path: Path) -> None:
     rng = np.random.default_rng(1)
     rows = [line(request=f"GET /{rng.integers(1 << 60)} HTTP/1.1") for _ in range(20_000)]
     path = tmp_path / "a.log.gz"
@@ -87,7 +94,7 @@ def test_a_gzip_file_that_is_cut_off_gives_what_is_there(tmp_path: Path) -> None
     assert log.bad_rows <= 1
 
 
-def test_each_lines_own_time_zone_counts(tmp_path: Path) -> None:
+def test_each_line_keeps_its_own_time_zone(tmp_path: Path) -> None:
     times = ["28/Mar/2026:23:59:59 +0100", "29/Mar/2026:00:00:00 +0200", "29/Mar/2026:03:29:59 +0530"]
     rows = [f'1.2.3.4 - - [{when}] "GET / HTTP/1.1" 200 5' for when in times]
     block, _, _ = read(write_log(tmp_path / "a.log", rows))
@@ -112,14 +119,14 @@ def test_decimals_of_seconds_set_the_resolution(tmp_path: Path) -> None:
         "02/Mar/2026:00:60:00 +0000",
     ],
 )
-def test_a_time_that_is_none_is_a_bad_line(tmp_path: Path, when: str) -> None:
+def test_impossible_time_is_a_bad_line(tmp_path: Path, when: str) -> None:
     rows = [line(), f'1.2.3.4 - - [{when}] "GET / HTTP/1.1" 200 5', line()]
     block, log, _ = read(write_log(tmp_path / "a.log", rows))
     assert len(block) == 2
     assert [(bad.line, when in bad.reason) for bad in log.bad_lines] == [(2, True)]
 
 
-def test_a_leap_second_is_the_next_minutes_first(tmp_path: Path) -> None:
+def test_leap_second_is_the_first_of_the_next_minute(tmp_path: Path) -> None:
     block, log, _ = read(write_log(tmp_path / "a.log", [line().replace("00:00:00", "23:59:60")]))
     assert log.bad_rows == 0
     assert block.time_us[0] == datetime.fromisoformat("2026-03-03T00:00:00+01:00").timestamp() * 1e6
@@ -144,7 +151,7 @@ def test_lines_are_located_past_the_first_block_and_past_an_overlong_line(tmp_pa
     ]  # fmt: skip
 
 
-def test_a_file_without_line_ends_takes_no_memory(tmp_path: Path) -> None:
+def test_file_without_line_ends_takes_no_memory(tmp_path: Path) -> None:
     path = tmp_path / "bomb.gz"
     with gzip.open(path, "wb", compresslevel=1) as stream:
         for _ in range(64):
@@ -169,7 +176,7 @@ def test_a_file_without_line_ends_takes_no_memory(tmp_path: Path) -> None:
         ("[" * 40_000, True),
     ],
 )  # fmt: skip
-def test_no_line_takes_more_than_linear_time(tmp_path: Path, hostile: str, bad: bool) -> None:
+def test_matching_time_is_linear_in_the_line(tmp_path: Path, hostile: str, bad: bool) -> None:
     assert len(hostile) < LONGEST_LINE
     path = write_log(tmp_path / "a.log", [hostile] * 20 + [line()])
     began = time.process_time()
@@ -180,7 +187,7 @@ def test_no_line_takes_more_than_linear_time(tmp_path: Path, hostile: str, bad: 
 
 @settings(max_examples=60, deadline=None)
 @given(st.lists(st.binary(max_size=120), max_size=8))
-def test_any_bytes_are_read_or_counted(tmp_path_factory: pytest.TempPathFactory, junk: list[bytes]) -> None:
+def test_any_bytes_are_read_or_counted_as_bad(tmp_path_factory: pytest.TempPathFactory, junk: list[bytes]) -> None:
     path = tmp_path_factory.mktemp("junk") / "a.log"
     path.write_bytes(b"\n".join([line().encode(), *junk]))
     log, labels = AccessLog(path), LabelTable()
@@ -190,7 +197,7 @@ def test_any_bytes_are_read_or_counted(tmp_path_factory: pytest.TempPathFactory,
     assert rows + log.bad_rows == 1 + sum(bool(one.strip()) for one in text.split("\n"))
 
 
-def test_visitors_are_told_apart_as_asked(tmp_path: Path) -> None:
+def test_visitors_are_identified_by_the_setting(tmp_path: Path) -> None:
     rows = [
         f'{client} - {user} [02/Mar/2026:00:00:00 +0100] "GET / HTTP/1.1" 200 5 "-" "{agent}"'
         for client, user, agent in [("1.1.1.1", "ann", "x"), ("1.1.1.1", "-", "y"), ("2.2.2.2", "ann", "x")]
@@ -222,7 +229,7 @@ def test_paths_become_names(request_line: str, name: str) -> None:
 
 
 @pytest.mark.parametrize("request_line", ["-", "", r"\x16\x03\x01", "GET", "get / HTTP/1.1", "GET / / /"])
-def test_what_is_no_request_line_has_a_name_of_its_own(request_line: str) -> None:
+def test_text_that_is_no_request_line_has_its_own_name(request_line: str) -> None:
     assert label_of(request_line) == NOT_HTTP
 
 
@@ -261,7 +268,7 @@ def blocks_of(times: np.ndarray, size: int) -> Iterator[RequestBlock]:
         yield RequestBlock(t, t, zeros, t, zeros, zeros == 1)
 
 
-def test_several_files_out_of_order_are_merged_in_order() -> None:
+def test_several_unordered_files_are_merged_in_order() -> None:
     rng = np.random.default_rng(5)
     files = [np.sort(rng.uniform(0, 20_000, 30_000)) for _ in range(3)]
     shaken = [times + rng.uniform(0, 100, len(times)) for times in files]  # lines come as requests end
@@ -274,7 +281,7 @@ def test_several_files_out_of_order_are_merged_in_order() -> None:
     np.testing.assert_array_equal(times, (np.sort(np.concatenate(files)) * 1e6).astype(np.int64))
 
 
-def test_a_row_that_is_too_late_is_counted_and_none_is_lost() -> None:
+def test_late_row_is_counted_and_none_is_lost() -> None:
     times = np.arange(0, 100_000, 1.0)
     times[90_000] = 5.0
     disorder = Disorder()
@@ -286,7 +293,7 @@ def test_a_row_that_is_too_late_is_counted_and_none_is_lost() -> None:
     assert (np.diff(merged) >= 0).all()
 
 
-def test_one_wrong_year_does_not_spoil_the_order_of_the_rest() -> None:
+def test_one_wrong_year_does_not_spoil_the_order() -> None:
     times = np.arange(0, 100_000, 1.0)
     times[50] = 3e9
     disorder = Disorder()
@@ -295,7 +302,7 @@ def test_one_wrong_year_does_not_spoil_the_order_of_the_rest() -> None:
     assert merged[-1] == 3e15
 
 
-def test_rows_of_one_moment_do_not_pile_up_in_memory() -> None:
+def test_rows_of_one_instant_do_not_accumulate_in_memory() -> None:
     blocks = in_time_order([blocks_of(np.full(600_000, 7.0), 1000)], Disorder(), at_once=1000, most_rows=50_000)
     sizes = [len(block) for block in blocks]
     assert sum(sizes) == 600_000

@@ -1,4 +1,4 @@
-"""Arrival times: a Poisson process with the rate of the profile, which the usual shortcut is not."""
+"""Arrival times: a Poisson process with the rate of the profile, unlike the common shortcut."""
 
 from __future__ import annotations
 
@@ -10,8 +10,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy import stats
 
-from locust_realism.workload.arrivals import ArrivalStream, arrival_times
-from locust_realism.workload.rates import ConstantRate, PiecewiseLinearRate, RateProfile, SineRate, StepRate
+from locust_realism.workload.rates.shapes import ConstantRate, PiecewiseLinearRate, RateProfile, SineRate, StepRate
+from locust_realism.workload.users.arrivals import ArrivalStream, arrival_times
 
 DAY = SineRate(min_rate=0.5, max_rate=9.5, period=100)  # relative amplitude 0.9
 
@@ -21,7 +21,7 @@ def rescaled_gaps(profile: RateProfile, times: np.ndarray) -> np.ndarray:
 
 
 def looks_poisson(profile: RateProfile, times: np.ndarray, duration: float, tenths: int = 10) -> bool:
-    """Total within 3 standard errors; every tenth of the period within 4; rescaled gaps with CoV 1 +- 3/sqrt(n)."""
+    """Assert the total to 3 standard errors, every tenth of the period to 4, rescaled gaps with CoV 1 +- 3/sqrt(n)."""
     n, expected = len(times), float(profile.cumulative(duration))
     if n < 2 or abs(n - expected) > 3 * math.sqrt(expected):
         return False
@@ -57,7 +57,7 @@ def test_arrivals_are_poisson_with_the_rate_of_the_profile(profile: RateProfile)
 
 
 def closed_loop(profile: RateProfile, users: int, duration: float, exact: bool, rng: np.random.Generator) -> np.ndarray:
-    """Launches of users that each wait for a share of the profile: by the hazard, or Exp(1/lambda(now))."""
+    """Return launches of users with a share of the profile each: by the hazard, or Exp(1/lambda(now))."""
     launches = []
     t = np.zeros(users)
     while len(t):
@@ -69,7 +69,7 @@ def closed_loop(profile: RateProfile, users: int, duration: float, exact: bool, 
 
 
 def test_the_exact_wait_holds_the_rate_and_the_naive_one_does_not() -> None:
-    """Relative amplitude 0.9, a mean wait of a third of the period: the case that the naive method gets wrong."""
+    """The naive method fails at a relative amplitude of 0.9 and a mean wait of a third of the period."""
     profile, users, duration = DAY.scale(40), 6667, 1000.0  # 200/s among 6,667 users: 33.3 s each
     exact = closed_loop(profile, users, duration, True, np.random.default_rng(9))
     naive = closed_loop(profile, users, duration, False, np.random.default_rng(9))
@@ -102,7 +102,7 @@ def test_windows_join() -> None:
         assert np.var(counts) / mean == pytest.approx(1, abs=4 * math.sqrt(2 / 400))
 
 
-def test_nothing_arrives_where_nothing_can() -> None:
+def test_a_zero_rate_has_no_arrivals() -> None:
     rng = np.random.default_rng(12)
     assert len(arrival_times(ConstantRate(0), 100, rng)) == 0
     assert len(arrival_times(ConstantRate(5), 0, rng)) == 0
@@ -152,8 +152,7 @@ def test_changing_to_the_same_rate_changes_nothing() -> None:
 
 
 def test_the_residual_hazard_is_kept_through_many_changes() -> None:
-    """W goes 1, 2, 3, ... every 0.2 s, much more often than arrivals come: drawing anew each time would lose nothing
-    for a constant rate, but a stream that restarts its wait without the residual, or keeps the old time, would."""
+    """W grows by one every 0.2 s, faster than arrivals: a restarted wait or a kept old time would lose launches."""
     rng = np.random.default_rng(15)
     shares = 0.2 * rng.integers(1, 5, size=20_000)
     true = StepRate(tuple((0.2 * i, 2.0 * s) for i, s in enumerate(shares)))
@@ -170,7 +169,7 @@ def test_the_residual_hazard_is_kept_through_many_changes() -> None:
 
 
 def test_the_control_that_keeps_the_old_time_is_caught() -> None:
-    """A wait drawn at a low rate that sleeps through the rise: what change() is there to prevent."""
+    """A wait drawn at a low rate sleeps through the rise; change() prevents that."""
     rng = np.random.default_rng(16)
     rises = StepRate(((0, 0.01), (10, 5)))
     kept, moved = [], []

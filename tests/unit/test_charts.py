@@ -1,4 +1,4 @@
-"""The curves behind the charts, against plain counts, numpy and Locust's own statistics."""
+"""Curves of the charts, against plain counts, numpy and Locust's own statistics."""
 
 from __future__ import annotations
 
@@ -8,7 +8,6 @@ from typing import Any
 import numpy as np
 import pytest
 
-from locust_realism.analysis import charts
 from locust_realism.analysis.charts import MAX_BINS, MAX_LABELS, as_locust_shows, bin_width_s, chart_data
 from locust_realism.recording.launches import LaunchLog
 
@@ -73,7 +72,7 @@ def test_a_window_keeps_the_axis_of_the_run() -> None:
 
 
 @pytest.mark.parametrize(("rate", "width"), [(0.5, 300), (2, 60), (25, 5), (400, 1)])
-def test_a_step_of_the_covs_own_curve_is_as_long_as_a_hundred_gaps_take(rate: float, width: int) -> None:
+def test_a_step_of_the_cov_curve_holds_a_hundred_gaps(rate: float, width: int) -> None:
     """Narrowest round width with 100 gaps on average (the span has a Poisson number of them, 2,000 or more)."""
     log = poisson(seconds=min(4000 / rate, 240.0) if rate > 20 else 4000 / rate, rate=rate)
     found = chart_data(log, origin_us=ORIGIN)["cov_over_time"]
@@ -92,7 +91,7 @@ def test_a_step_of_the_covs_own_curve_is_as_long_as_a_hundred_gaps_take(rate: fl
     assert np.mean(inside_band) > 0.8  # about 0.95 of independent launches; the drawn band is 2 / sqrt(n)
 
 
-def test_the_covs_own_curve_is_never_finer_than_the_curves_beside_it_and_always_bounded() -> None:
+def test_the_cov_curve_is_bounded_and_no_finer_than_the_others() -> None:
     for seconds in (0.5, 3600.0, 86_400.0 * 400):
         log = LaunchLog.build(ORIGIN + np.linspace(0, seconds * 1e6, 500).astype(np.int64), 1000)
         curves = chart_data(log)
@@ -100,8 +99,8 @@ def test_the_covs_own_curve_is_never_finer_than_the_curves_beside_it_and_always_
         assert len(curves["cov_over_time"]["t_s"]) <= MAX_BINS
 
 
-def test_a_pause_is_seen_in_the_step_in_which_it_was() -> None:
-    """The negative control: even bunches before, independent launches after 50 s."""
+def test_a_pause_shows_in_its_own_step() -> None:
+    """Negative control: even bunches before, independent launches after 50 s."""
     first = ORIGIN + np.repeat(np.arange(500) * 100_000, 5) + np.tile(np.arange(5), 500)
     log = LaunchLog.build(np.concatenate([first, poisson(seconds=50).launch_us + 50_000_000]), 1000)
     found = chart_data(log, origin_us=ORIGIN)["cov_over_time"]
@@ -169,13 +168,13 @@ def test_the_busiest_names_have_curves_and_the_rest_is_counted() -> None:
     found = chart_data(log)
     assert len(found["response"]) == MAX_LABELS + 1
     assert found["names_left_out"] == 5
-    assert found["response"][0]["label"] == charts.AGGREGATED
+    assert found["response"][0]["label"] == "Aggregated"
     counts = [curve["n"] for curve in found["response"][1:]]
     assert counts == sorted(counts, reverse=True)
 
 
 @pytest.mark.parametrize(("scale", "seed"), [(20_000, 1), (150_000, 2), (2_000_000, 3), (30_000_000, 4)])
-def test_the_values_beside_ours_are_those_of_locust(scale: int, seed: int) -> None:
+def test_percentiles_as_locust_shows_them_are_those_of_locust(scale: int, seed: int) -> None:
     from locust.stats import RequestStats
 
     times = np.random.default_rng(seed).exponential(scale, 2000).astype(np.int64)

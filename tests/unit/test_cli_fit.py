@@ -1,4 +1,4 @@
-"""``locust-realism fit``: what it prints and writes, its documentation, and hostile names on their way through it."""
+"""``locust-realism fit``: output, files, documentation, and hostile names in all of them."""
 
 from __future__ import annotations
 
@@ -17,15 +17,14 @@ import numpy as np
 import pytest
 from log_support import lines, traffic, write_log
 
-from locust_realism.analysis.log_fit import fit_log
 from locust_realism.cli import main
-from locust_realism.report.fit_locustfile import SAFE_METHODS, NothingToAsk, render_locustfile
-from locust_realism.report.fit_page import render_fit_page
-from locust_realism.report.fit_table import render_fit
-from locust_realism.report.text import display_width
+from locust_realism.fit.fitting import fit_log
+from locust_realism.fit.locustfile import SAFE_METHODS, NothingToSend, render_locustfile
+from locust_realism.fit.rendering import render_fit, render_fit_page
+from locust_realism.report.terminal import Screen, display_width
 from locust_realism.workload.distributions import exponential, lognormal
-from locust_realism.workload.rate_csv import rate_from_csv
-from locust_realism.workload.rates import ConstantRate, SineRate
+from locust_realism.workload.rates.csv_file import rate_from_csv
+from locust_realism.workload.rates.shapes import ConstantRate, SineRate
 
 Run = Callable[..., tuple[int, str, str]]
 
@@ -77,10 +76,10 @@ def hostile(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
     return fit_log([write_log(path, lines(made, HOSTILE))])
 
 
-def test_the_table_is_as_it_was(run: Run) -> None:
+def test_table_equals_the_golden_file(run: Run) -> None:
     status, out, err = run("fit", "access.log")
     assert (status, err) == (0, "")
-    # Where a family cannot fit, its likelihood is flat or has corners, and the last digits depend on the machine.
+    # The likelihood of a family that cannot fit is flat or has corners, and the last digits depend on the machine.
     head, best, others, rest = re.fullmatch(r"(.*best first\n[^\n]*\n)([^\n]*\n)(.*?\n)(\n.*)", out, re.DOTALL).groups()  # type: ignore[union-attr]
     names = sorted(row.split("(")[0].strip() for row in others.splitlines())
     assert names == ["exponential", "gamma", "pareto", "truncated_exponential", "uniform", "weibull"]
@@ -92,7 +91,7 @@ def test_the_table_is_as_it_was(run: Run) -> None:
 
 
 def keys_of(value: Any) -> set[str]:
-    """All keys of a document, at any depth, but for those that are names of distributions."""
+    """Return all keys of a document, at any depth, except names of distributions."""
     if isinstance(value, dict):
         return set(value) | {key for name, part in value.items() if name not in FREE for key in keys_of(part)}
     if isinstance(value, list):
@@ -103,7 +102,7 @@ def keys_of(value: Any) -> set[str]:
 FREE = ("distribution", "parameters", "left_out")
 
 
-def test_the_json_has_the_documented_keys_and_no_others(run: Run) -> None:
+def test_json_has_exactly_the_documented_keys(run: Run) -> None:
     _, out, _ = run("fit", "access.log", "--format", "json")
     document = json.loads(out, parse_constant=lambda word: pytest.fail(f"{word} in the JSON"))
     documented = set(re.findall(r"`(\w+)`", DOCS.read_text(encoding="utf-8")))
@@ -115,7 +114,7 @@ def test_the_json_has_the_documented_keys_and_no_others(run: Run) -> None:
     assert named - {"value", "interval"} <= keys_of(document) | {"file", "line", "reason"}
 
 
-def test_the_tables_as_csv_hold_what_the_json_holds(run: Run) -> None:
+def test_csv_tables_equal_the_json(run: Run) -> None:
     document = json.loads(run("fit", "access.log", "--format", "json")[1])
 
     def rows(table: str) -> list[dict[str, str]]:
@@ -136,7 +135,7 @@ def test_the_tables_as_csv_hold_what_the_json_holds(run: Run) -> None:
     ]  # fmt: skip
 
 
-def test_the_profile_is_read_by_rate_from_csv(run: Run, tmp_path: Path) -> None:
+def test_rate_from_csv_reads_the_profile(run: Run, tmp_path: Path) -> None:
     _, out, _ = run("fit", "access.log", "--format", "json", "--profile-csv", "day.csv")
     rows = json.loads(out)["arrivals"]["by_time_of_day"]
     profile = rate_from_csv("day.csv", interpolation="step", repeat=True)
@@ -150,7 +149,7 @@ def test_the_profile_is_read_by_rate_from_csv(run: Run, tmp_path: Path) -> None:
     assert float(week.cumulative(2 * DAY)) == pytest.approx(json.loads(out)["source"]["requests"], rel=0.02)
 
 
-def test_the_locustfile_holds_what_was_fitted(run: Run, tmp_path: Path) -> None:
+def test_locustfile_has_the_fitted_values(run: Run, tmp_path: Path) -> None:
     status, out, _ = run("fit", "access.log", "--format", "json", "--locustfile", "fitted.py")
     assert status == 0
     document = json.loads(out)
@@ -199,20 +198,20 @@ def test_hostile_names_are_text_in_the_page_and_on_the_terminal(hostile: dict[st
     names = {row["name"] for row in json.loads(embedded[1])["requests"]}
     assert "/</script><img/src=x/onerror=alert(1)>" in names
     assert html.escape("/</script><img/src=x/onerror=alert(1)>") in page  # for a reader without scripts
-    table = render_fit(hostile, color=False, width=100)
+    table = render_fit(hostile, Screen(100))
     assert not set(table) & {"\x1b", "\x07", "\u202e", "\x00"}
 
 
 @pytest.mark.parametrize("width", [60, 80, 120])
-def test_the_table_keeps_to_its_width(hostile: dict[str, Any], width: int) -> None:
-    for row in render_fit(hostile, color=False, width=width).splitlines():
+def test_table_fits_the_width(hostile: dict[str, Any], width: int) -> None:
+    for row in render_fit(hostile, Screen(width)).splitlines():
         assert display_width(row) <= width
 
 
-def test_a_log_of_nothing_to_ask_for_gives_no_locustfile(run: Run, tmp_path: Path) -> None:
+def test_log_without_a_safe_request_gives_no_locustfile(run: Run, tmp_path: Path) -> None:
     made = traffic(ConstantRate(0.1), exponential(5), 4, [1.0], 7200, seed=5)
     write_log(tmp_path / "posts.log", lines(made, ["POST /a HTTP/1.1"]))
-    with pytest.raises(NothingToAsk):
+    with pytest.raises(NothingToSend):
         render_locustfile(fit_log([tmp_path / "posts.log"]))
     status, _, err = run("fit", "posts.log", "--locustfile", "fitted.py")
     assert status == 2
@@ -230,17 +229,17 @@ def test_a_log_of_nothing_to_ask_for_gives_no_locustfile(run: Run, tmp_path: Pat
         (["access.log", "--timezone", "Nowhere"], "timezone must be a name"),
         (["access.log", "--confidence", "2"], "confidence must be in"),
         (["access.log", "--profile-csv", "no/such/dir.csv"], "cannot write"),
-        (["."], "cannot read"),
+        (["."], "is no access log in the common or combined format, and the directory holds no launches"),
     ],
 )
-def test_mistakes_are_said_in_one_line(run: Run, arguments: list[str], message: str) -> None:
+def test_each_mistake_gives_one_line(run: Run, arguments: list[str], message: str) -> None:
     status, out, err = run("fit", *arguments)
     assert (status, out) == (2, "")
     assert message in err
     assert "Traceback" not in err
 
 
-def test_the_commands_of_the_documentation_work(run: Run, tmp_path: Path) -> None:
+def test_documented_commands_work(run: Run, tmp_path: Path) -> None:
     commands = re.findall(r"^\$ locust-realism (.*)$", DOCS.read_text(encoding="utf-8"), re.MULTILINE)
     assert len(commands) >= 4
     rows = Path("access.log").read_text().splitlines()

@@ -1,15 +1,15 @@
-"""One monotonic axis: steps of the wall clock are noticed and taken out of launch times."""
+"""One monotonic axis: steps of the wall clock are detected and taken out of launch times."""
 
 from __future__ import annotations
 
 import numpy as np
 import pytest
 
-from locust_realism.runtime.clock import Clock
+from locust_realism.runtime.coordination.clock import Clock
 
 
 class TwoClocks:
-    """A wall clock and a monotonic one that a test moves; each reading of the monotonic one takes a microsecond."""
+    """Wall clock and monotonic clock that a test moves; each reading of the monotonic one takes a microsecond."""
 
     def __init__(self) -> None:
         self.elapsed, self.step = 0.0, 0.0
@@ -35,7 +35,7 @@ def test_axis_is_the_epoch_when_no_clock_is_set() -> None:
 
 
 @pytest.mark.parametrize("seconds", [-3600.0, -0.02, 0.02, 3600.0])
-def test_a_step_is_noticed_once_and_taken_out_of_launch_times(seconds: float) -> None:
+def test_a_step_is_detected_once_and_taken_out_of_launch_times(seconds: float) -> None:
     clocks = TwoClocks()
     clock = Clock(clocks.wall, clocks.mono)
     assert clock.check() is None
@@ -55,7 +55,7 @@ def test_a_step_is_noticed_once_and_taken_out_of_launch_times(seconds: float) ->
 
 
 def test_slewing_is_no_step() -> None:
-    """NTP slews by at most 500 ppm: half a millisecond in the second between two looks."""
+    """NTP slews by at most 500 ppm: half a millisecond in the second between two checks."""
     clocks = TwoClocks()
     clock = Clock(clocks.wall, clocks.mono)
     clocks.elapsed, clocks.step = clocks.elapsed + 1, 0.0005
@@ -72,7 +72,7 @@ def test_without_start_time_the_launch_is_report_less_response() -> None:
 
 @pytest.mark.parametrize("nonsense", [0.0, 5007.0, 1.7e12, np.inf, -np.inf])
 def test_a_start_time_that_is_not_wall_time_is_replaced_and_reported(nonsense: float) -> None:
-    """perf_counter, milliseconds, zero: a client's mistake must not put a launch into another century."""
+    """A client's mistake (perf_counter, milliseconds, zero) must not put a launch into another century."""
     clocks = TwoClocks()
     clock = Clock(clocks.wall, clocks.mono)
     found, bad = clock.launches(np.array([nonsense]), np.array([5007.5]), np.array([0.5]))

@@ -1,4 +1,4 @@
-"""Comparisons say what the data shows and no more, also where neighbouring response times are alike."""
+"""Comparisons claim no more than the data shows, also for autocorrelated response times."""
 
 from __future__ import annotations
 
@@ -10,10 +10,11 @@ import pytest
 from numpy.typing import NDArray
 from scipy import signal, stats
 
-from locust_realism.analysis.alikeness import loads_alike
-from locust_realism.analysis.comparison import FASTER, SAME, SLOWER, UNSHOWN, compare, difference_row
-from locust_realism.analysis.comparison_levels import compare_levels
-from locust_realism.analysis.differences import (
+from locust_realism.analysis.compare.by_level import compare_levels
+from locust_realism.analysis.compare.comparability import match_loads
+from locust_realism.analysis.compare.comparison import FASTER, SAME, SLOWER, UNSHOWN, compare, difference_row
+from locust_realism.analysis.compare.groups import Side, agreement
+from locust_realism.analysis.stats.estimates import (
     Estimate,
     batch_means,
     disagreement,
@@ -24,19 +25,18 @@ from locust_realism.analysis.differences import (
     share_estimate,
     student,
 )
-from locust_realism.analysis.sides import Side, agreement
 from locust_realism.recording.launches import MISSING, LaunchLog
 
 RUNS = 300
 
 
 def lower_bound(share: float, runs: int = RUNS) -> float:
-    """4 standard errors below a coverage, which chance goes under once in 30,000."""
+    """Return 4 standard errors below a coverage, which chance goes under once in 30,000."""
     return share - 4 * math.sqrt(share * (1 - share) / runs)
 
 
 def correlated(rng: np.random.Generator, n: int, phi: float, scale: float = 1.0) -> NDArray[np.float64]:
-    """Lognormal response times whose logarithms are an autoregressive process with coefficient phi."""
+    """Return lognormal response times whose logarithms are an autoregressive process with coefficient phi."""
     noise = rng.standard_normal(n + 500)
     return scale * np.exp(signal.lfilter([math.sqrt(1 - phi**2)], [1, -phi], noise)[500:])
 
@@ -62,7 +62,7 @@ def test_the_interval_of_a_difference_covers_the_true_one(phi: float, quantile: 
     assert hits / RUNS >= lower_bound(0.93 if phi > 0.9 else 0.95)
 
 
-def test_intervals_that_take_requests_as_independent_would_not_cover() -> None:
+def test_binomial_intervals_of_dependent_requests_do_not_cover() -> None:
     """Negative control: the binomial interval of the median covers less than half the time at phi = .95."""
     rng = np.random.default_rng(2)
     hits = naive = 0
@@ -109,8 +109,8 @@ def test_the_share_without_bursts_has_wilsons_limits() -> None:
     assert (found.low, found.high) == pytest.approx((expected.low, expected.high), rel=1e-6)
 
 
-def test_two_runs_of_the_same_system_are_seldom_told_apart() -> None:
-    """All intervals of a comparison hold together at 95 %: of 150 equal pairs at most 7.5 + 4 sd = 18 may differ."""
+def test_two_runs_of_the_same_system_seldom_differ() -> None:
+    """Intervals hold together at 95 %: of 150 equal pairs at most 7.5 + 4 stddev = 18 may differ."""
     alarms = 0
     for seed in range(150):
         sides = [Side("A", (run(2 * seed, n=1500, phi=0.5),)), Side("B", (run(2 * seed + 1, n=1500, phi=0.5),))]
@@ -134,7 +134,7 @@ def test_a_change_is_named_and_its_size_given(factor: float, word: str) -> None:
     assert row["b"] - row["a"] == pytest.approx(row["difference"])
 
 
-def test_a_tolerance_asks_for_more_than_any_difference() -> None:
+def test_a_tolerance_requires_more_than_any_difference() -> None:
     sides = [Side("A", (run(1, n=40_000),)), Side("B", (run(2, n=40_000, scale=53_000),))]
     assert compare(sides)["candidates"][0]["conclusion"] == SLOWER
     assert compare(sides, tolerance=0.2)["candidates"][0]["conclusion"] == SAME
@@ -151,7 +151,7 @@ def test_each_name_is_compared_by_itself() -> None:
     assert verdicts["home", "p95_ms"] == UNSHOWN
 
 
-def test_more_failures_are_told() -> None:
+def test_more_failures_are_reported() -> None:
     failed = np.random.default_rng(1).random(4000) < 0.05
     found = compare([Side("A", (run(1),)), Side("B", (run(2, failed=failed),))])["candidates"][0]
     assert found["failures"]["verdict"] == "more"
@@ -189,7 +189,7 @@ def test_the_p_value_of_agreement_is_cochrans() -> None:
 
 
 def test_runs_that_differ_among_themselves_widen_the_comparison() -> None:
-    """Repeats at 45, 50 and 60 ms against one side at 55: within runs the difference seems sure, between them not."""
+    """Repeats at 45, 50 and 60 ms against one side at 56: one run shows a difference, three do not."""
     spread = tuple(run(seed, scale=scale) for seed, scale in ((1, 45_000), (2, 50_000), (3, 60_000)))
     other = (run(5, scale=56_000),)
     assert compare([Side("A", spread[1:2]), Side("B", other)])["candidates"][0]["conclusion"] == SLOWER
@@ -197,7 +197,7 @@ def test_runs_that_differ_among_themselves_widen_the_comparison() -> None:
 
 
 def test_pooled_limits_cover_when_runs_differ() -> None:
-    """Five runs, each with its own offset of sd 1: 95 % intervals cover the common mean."""
+    """Five runs, each with its own offset of stddev 1: 95 % intervals cover the common mean."""
     rng = np.random.default_rng(6)
     hits = 0
     for _ in range(RUNS):
@@ -214,7 +214,7 @@ def test_batches_grow_until_neighbours_are_independent() -> None:
 
 
 @pytest.mark.parametrize(
-    ("columns", "status", "said"),
+    ("columns", "status", "reason"),
     [
         ({}, "alike", None),
         ({"users": 11}, "warning", "users differ"),
@@ -224,40 +224,40 @@ def test_batches_grow_until_neighbours_are_independent() -> None:
     ],
 )
 def test_loads_that_are_not_alike_are_warned_of_or_refused(
-    columns: dict[str, object], status: str, said: str | None
+    columns: dict[str, object], status: str, reason: str | None
 ) -> None:
-    found = loads_alike([run(1, users=10)], [run(2, **{"users": 10, **columns})])
-    assert found.status == status
-    assert (said is None) == (not found.reasons)
-    assert said is None or said in found.reasons[0]
+    found = match_loads([run(1, users=10)], [run(2, **{"users": 10, **columns})])
+    assert found["status"] == status
+    assert (reason is None) == (not found["reasons"])
+    assert reason is None or reason in found["reasons"][0]
 
 
 def test_a_rate_that_differs_is_refused_unless_the_users_are_the_same() -> None:
     slow = LaunchLog.build(np.arange(4000) * 25_000, 50_000, names="home")
-    assert loads_alike([run(1)], [slow]).status == "refused"
+    assert match_loads([run(1)], [slow])["status"] == "refused"
     with_users = LaunchLog.build(slow.launch_us, slow.response_us, names="home", users=10)
-    found = loads_alike([run(1, users=10)], [with_users])
-    assert found.status == "warning"
-    assert "with the same users" in found.reasons[0]
+    found = match_loads([run(1, users=10)], [with_users])
+    assert found["status"] == "warning"
+    assert "with the same users" in found["reasons"][0]
 
 
 @pytest.mark.parametrize(
-    ("a", "b", "said"), [("red", "green", "first side is red"), ("red", "red", "both sides are red")]
+    ("a", "b", "reason"), [("red", "green", "first side is red"), ("red", "red", "both sides are red")]
 )
-def test_a_red_launch_pattern_is_told(a: str, b: str, said: str) -> None:
+def test_a_red_launch_pattern_is_reported(a: str, b: str, reason: str) -> None:
     summaries = [{"verdict": {"overall": status}} for status in (a, b)]
-    found = loads_alike([run(1)], [run(2)], summaries[:1], summaries[1:])
-    assert said in found.reasons[0]
+    found = match_loads([run(1)], [run(2)], summaries[:1], summaries[1:])
+    assert reason in found["reasons"][0]
 
 
-def test_a_refused_comparison_says_why_and_concludes_nothing() -> None:
+def test_a_refused_comparison_has_reasons_and_no_conclusion() -> None:
     found = compare([Side("A", (run(1, users=5),)), Side("B", (run(2, users=50),))])["candidates"][0]
     assert found["alike"]["status"] == "refused"
     assert "cannot be compared" in found["sentence"]
 
 
 def test_two_servers_side_by_side_at_each_number_of_users() -> None:
-    """As the table of Tomcat and JBoss: one is faster at 50 users, the other at 100, one was not measured at 150."""
+    """Table of Tomcat and JBoss: one is faster at 50 users, the other at 100, one was not measured at 150."""
     users = np.repeat([50, 75, 100], 2000)
     rng = np.random.default_rng(1)
     scale = np.select([users == 50, users == 75], [20_000, 40_000], 90_000)
@@ -305,7 +305,7 @@ def test_missing_response_times_are_requests_without_figures() -> None:
     assert found["runs"][1]["n"] == len(b)
     assert rows["mean_ms"]["b"] == pytest.approx(known.mean())
     assert rows["p50_ms"]["b"] == np.quantile(known, 0.5, method="inverted_cdf")
-    # a fifth of zeros would have made the same server look faster
+    # a fifth of zeros would make the same server seem faster
     assert rows["mean_ms"]["verdict"] == rows["p50_ms"]["verdict"] == UNSHOWN
     assert agreement(Side("ab", (a, holed)))["agrees"]
     nothing = compare([Side("a", (a,)), Side("b", (replace(b, response_us=np.full(len(b), MISSING)),))])
@@ -317,6 +317,6 @@ def test_missing_response_times_have_no_part_in_the_levels() -> None:
     gone = np.arange(len(a)) % 5 == 2
     holed = replace(a, response_us=np.where(gone, MISSING, a.response_us))
     rows = compare_levels([Side("a", (a,)), Side("b", (holed,))])
-    assert [row["sides"][1]["n"] for row in rows] == [row["sides"][0]["n"] for row in rows] == [2000, 1999]
+    assert [row["sides"][1]["n"] for row in rows] == [row["sides"][0]["n"] for row in rows] == [2000, 2000]
     expected = np.quantile(a.response_us[:2000][~gone[:2000]] / 1e3, 0.5, method="inverted_cdf")
     assert rows[0]["sides"][1]["p50_ms"] == expected

@@ -1,4 +1,4 @@
-"""What is printed at the end of a run: aligned, one screen, and safe whatever a request is called."""
+"""The text at the end of a run: aligned, one screen, and safe with every name of a request."""
 
 from __future__ import annotations
 
@@ -10,11 +10,20 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from locust_realism.report.console import capacity_lines, group_lines, render_summary
-from locust_realism.report.steady import stage_lines, steady_lines
-from locust_realism.report.text import Column, clean, display_width, fit, table, wants_color, wants_unicode, wrap
+from locust_realism.report.console import capacity_lines, group_lines, render_summary, stage_lines, steady_lines
+from locust_realism.report.terminal import (
+    Column,
+    Screen,
+    clean,
+    display_width,
+    shorten,
+    supports_color,
+    supports_unicode,
+    wrap,
+)
 
 HOSTILE = "\x1b[31mred\x1b[0m\r\n\tfile\u202egpj.exe \x9b2J\u2028 日本語 <script>alert(1)</script> =cmd()"
+SENTENCE = "The launches did not come like those of independent users."
 ANSI = re.compile(r"\x1b\[[0-9;]*m")
 
 
@@ -24,7 +33,15 @@ def row(label: str, method: str = "GET", **figures: float) -> dict[str, Any]:
 
 
 def launch(label: str, method: str = "GET", **figures: float) -> dict[str, Any]:
-    times = {"median_ms": 0.8, "mean_ms": 1.2, "sdev_ms": 1.3, "cov": 1.083, "p90_ms": 2.0, "p95_ms": 3.0}
+    times = {
+        "median_ms": 0.8,
+        "p50_ms": 0.8,
+        "mean_ms": 1.2,
+        "sdev_ms": 1.3,
+        "cov": 1.083,
+        "p90_ms": 2.0,
+        "p95_ms": 3.0,
+    }
     extremes = {"p99_ms": 4.4, "min_ms": 0.0, "max_ms": 900.0}
     return {"label": label, "method": method, "n": 1234566, "rate": 823.1, **times, **extremes, **figures}
 
@@ -46,16 +63,18 @@ def summary(names: list[str], overall: str = "red") -> dict[str, Any]:
         {"id": 10, "name": "Starts", "status": "not enough data", "value": None, "bound": None, "explanation": "Few."},
     ]
     return {
-        "verdict": {"overall": overall, "checks": checks},
-        "response_times": {"rule": "nearest_rank", "rows": [*map(row, names), row("Aggregated", "")]},
+        "verdict": {"overall": overall, "sentence": SENTENCE, "checks": [{"follows_from": None, **c} for c in checks]},
+        "window": {"sentence": "100 requests."},
+        "rule": "nearest_rank",
+        "response_times": [*map(row, names), row("Aggregated", "")],
         "launches": [*map(launch, names), launch("Aggregated", "")],
     }
 
 
-def test_the_verdict_comes_first_then_each_cause_with_what_follows_from_it() -> None:
-    lines = render_summary(summary(["file"]), color=False, width=100).splitlines()
+def test_the_verdict_comes_first_then_each_cause_with_its_consequences() -> None:
+    lines = render_summary(summary(["file"]), Screen(100)).splitlines()
     assert lines[0] == "Launch pattern: RED"
-    assert lines[1] == "  The launches did not come like those of independent users."
+    assert lines[1] == f"  {SENTENCE}"
     assert lines[2] == "  ● RED 1 CoV: 9.612 (bound 0.9 to 1.1)"
     assert lines[3] == "    In bunches."
     assert lines[4] == "    From this follows: 6 IDC (red, 90)."
@@ -63,26 +82,26 @@ def test_the_verdict_comes_first_then_each_cause_with_what_follows_from_it() -> 
     assert "Checks: 2 red, 1 amber, 1 without enough data, 1 green." in lines[7]
 
 
-def test_red_checks_without_a_verdict_are_what_is_already_visible() -> None:
-    lines = render_summary(summary(["file"], overall="not enough data"), color=False, width=100).splitlines()
+def test_red_checks_without_a_verdict_are_announced_as_early_signs() -> None:
+    lines = render_summary(summary(["file"], overall="not enough data"), Screen(100)).splitlines()
     assert lines[0] == "Launch pattern: NOT ENOUGH DATA"
     assert lines[2] == "  There is no verdict yet; what is already visible:"
     assert lines[3].startswith("  ● RED 1 CoV")
-    assert "already visible" not in render_summary(summary(["file"]), color=False, width=100)
+    assert "already visible" not in render_summary(summary(["file"]), Screen(100))
     nothing = summary(["file"], overall="not enough data")
     nothing["verdict"]["checks"] = nothing["verdict"]["checks"][3:]
-    assert "already visible" not in render_summary(nothing, color=False, width=100)
+    assert "already visible" not in render_summary(nothing, Screen(100))
 
 
 def test_every_figure_of_the_two_tables_is_printed_with_its_thousands_separators() -> None:
-    text = render_summary(summary(["file"]), color=False, width=120)
+    text = render_summary(summary(["file"]), Screen(120))
     for figure in ("1,234,567", "823.10", "12.6", "144", "1,201", "60,000", "1,234,566", "1.08", "4.40"):
         assert figure in text
     assert "nearest rank" in text
 
 
 def test_numbers_of_a_column_end_below_each_other() -> None:
-    lines = render_summary(summary(["a", "bb" * 8]), color=False, width=110).splitlines()
+    lines = render_summary(summary(["a", "bb" * 8]), Screen(110)).splitlines()
     start = next(i for i, line in enumerate(lines) if line.startswith("Time between"))
     assert len({len(line) for line in lines[start + 1 : start + 5]}) == 1
 
@@ -90,21 +109,21 @@ def test_numbers_of_a_column_end_below_each_other() -> None:
 @pytest.mark.parametrize("width", [40, 60, 80, 100, 132])
 @pytest.mark.parametrize("color", [False, True])
 def test_no_line_is_wider_than_the_terminal(width: int, color: bool) -> None:
-    text = render_summary(summary(["x" * 300, HOSTILE, "日本語" * 30]), color=color, width=width)
+    text = render_summary(summary(["x" * 300, HOSTILE, "日本語" * 30]), Screen(width, color=color))
     assert max(display_width(ANSI.sub("", line)) for line in text.splitlines()) <= width
 
 
-def test_what_does_not_fit_is_named_and_not_dropped_in_silence() -> None:
-    text = render_summary(summary(["file"]), color=False, width=60)
+def test_columns_that_do_not_fit_are_named() -> None:
+    text = render_summary(summary(["file"]), Screen(60))
     assert "not shown at this width:" in text
 
 
 def test_forty_names_still_fit_one_screen_and_the_rest_are_counted() -> None:
     names = [f"name {i}" for i in range(40)]
     data = summary(names)
-    for i, each in enumerate(data["response_times"]["rows"][:-1]):
+    for i, each in enumerate(data["response_times"][:-1]):
         each["n"] = 1000 if i == 33 else i
-    text = render_summary(data, color=False, width=120, height=40)
+    text = render_summary(data, Screen(120), height=40)
     assert len(text.splitlines()) <= 40
     assert "name 33" in text
     assert re.search(r"and 3\d more names with fewer requests", text)
@@ -112,20 +131,20 @@ def test_forty_names_still_fit_one_screen_and_the_rest_are_counted() -> None:
 
 
 def test_colours_only_when_asked_for() -> None:
-    assert "\x1b" not in render_summary(summary(["file"]), color=False, width=80)
-    coloured = render_summary(summary(["file"]), color=True, width=80)
+    assert "\x1b" not in render_summary(summary(["file"]), Screen(80))
+    coloured = render_summary(summary(["file"]), Screen(80, color=True))
     assert coloured.splitlines()[0] == "\x1b[31mLaunch pattern: RED\x1b[0m"
-    assert ANSI.sub("", coloured) == render_summary(summary(["file"]), color=False, width=80)
+    assert ANSI.sub("", coloured) == render_summary(summary(["file"]), Screen(80))
 
 
 def test_a_hostile_name_cannot_send_a_control_character_to_the_terminal() -> None:
-    text = render_summary(summary([HOSTILE]), color=False, width=250)
+    text = render_summary(summary([HOSTILE]), Screen(250))
     assert not re.search(r"[\x00-\x09\x0b-\x1f\x7f-\x9f\u2028\u2029\u202e]", text)
     assert "\\x1b[31mred" in text
 
 
 def test_without_unicode_only_ascii_is_added() -> None:
-    text = render_summary(summary(["a" * 200]), color=False, width=80, unicode=False)
+    text = render_summary(summary(["a" * 200]), Screen(80, unicode=False))
     assert text.isascii()
 
 
@@ -144,18 +163,20 @@ class Terminal(io.StringIO):
         (Terminal(), {"TERM": "dumb"}, False),
     ],
 )
-def test_colours_are_for_terminals_that_want_them(stream: io.StringIO, environ: dict[str, str], expected: bool) -> None:
-    assert wants_color(stream, environ) is expected
+def test_colours_are_for_terminals_that_support_them(
+    stream: io.StringIO, environ: dict[str, str], expected: bool
+) -> None:
+    assert supports_color(stream, environ) is expected
 
 
 def test_marks_beyond_ascii_only_where_the_encoding_has_them() -> None:
-    assert wants_unicode(io.TextIOWrapper(io.BytesIO(), encoding="utf-8"))
-    assert not wants_unicode(io.TextIOWrapper(io.BytesIO(), encoding="ascii"))
+    assert supports_unicode(io.TextIOWrapper(io.BytesIO(), encoding="utf-8"))
+    assert not supports_unicode(io.TextIOWrapper(io.BytesIO(), encoding="ascii"))
 
 
 @given(st.text(max_size=60), st.integers(4, 40))
-def test_cut_text_is_never_wider_than_its_room(text: str, width: int) -> None:
-    assert display_width(fit(clean(text), width)) <= width
+def test_shortened_text_is_never_wider_than_its_room(text: str, width: int) -> None:
+    assert display_width(shorten(clean(text), width)) <= width
 
 
 @given(st.text())
@@ -165,7 +186,7 @@ def test_cleaned_text_is_printable(text: str) -> None:
 
 
 def test_a_column_without_figures_shows_dashes() -> None:
-    assert table([Column("a", "a"), Column("b", "b")], [{"a": None, "b": 1.5}], width=40) == ["  a     b", "  -  1.50"]
+    assert Screen(40).table([Column("a", "a"), Column("b", "b")], [{"a": None, "b": 1.5}]) == ["  a     b", "  -  1.50"]
 
 
 def test_wrapping_keeps_every_word() -> None:
@@ -175,7 +196,7 @@ def test_wrapping_keeps_every_word() -> None:
     assert max(map(len, lines)) <= 12
 
 
-def test_capacity_is_told_with_its_warnings_before_its_table() -> None:
+def test_warnings_of_the_capacity_stand_before_its_table() -> None:
     level = {
         "users": 20.0,
         "n": 1000,
@@ -191,13 +212,13 @@ def test_capacity_is_told_with_its_warnings_before_its_table() -> None:
         "explanation": "Measured at 20 users.",
         "usl": {"alpha": 0.03, "beta": 0.0008, "gamma": 20.0, "peak_users": None},
     }
-    lines = capacity_lines({"capacity": found}, color=False, width=120)
+    lines = capacity_lines({"capacity": found}, Screen(120))
     assert lines[2] == "  The generator was the limit \\x1b[2J"
     assert lines[3] == "  Measured at 20 users."
     assert "alpha 0.03" in lines[4]
     assert "no peak within what was measured" in " ".join(line.strip() for line in lines[4:6])
     assert {"20.0", "12.50", "400", "19.8"} <= set(lines[-1].split())
-    assert capacity_lines({"capacity": None}, color=False, width=100) == []
+    assert capacity_lines({"capacity": None}, Screen(100)) == []
 
 
 def test_halves_of_the_run_stand_beside_what_jmeter_would_have_shown() -> None:
@@ -208,30 +229,30 @@ def test_halves_of_the_run_stand_beside_what_jmeter_would_have_shown() -> None:
         "mser5_rows": 0,
         "pieces": [{"p95_ms": 41.0}, {"p95_ms": 55.0}],
     }
-    lines = steady_lines({"steady_state": found}, color=False, width=120)
+    lines = steady_lines({"steady_state": found}, Screen(120))
     assert [line.split()[-2] for line in lines[3:6]] == ["41", "55", "155"]
     assert lines[5].startswith("  JMeter's last 20,000")
     assert lines[-2:] == [
         "  By MSER-5 nothing is warm-up.",
         "  The p95 of 2 pieces of 20,000 requests is 41 to 55 ms.",
     ]
-    assert steady_lines({"steady_state": {"halves": [], "mser5_rows": 0}}, color=False, width=120) == []
-    assert max(map(len, steady_lines({"steady_state": found}, color=False, width=60))) <= 60
+    assert steady_lines({"steady_state": {"halves": [], "jmeter_window": None, "mser5_rows": 0}}, Screen(120)) == []
+    assert max(map(len, steady_lines({"steady_state": found}, Screen(60)))) <= 60
 
 
-def test_stages_are_a_table_with_what_held() -> None:
+def test_stages_are_a_table() -> None:
     rows = [
         {"kind": "stage", "start_s": 0.0, "end_s": 60.0, "users": users, "n": 600, "rate": 10.0, "p95_ms": 40.0 + users}
         for users in (20, 50, 100)
     ]
-    lines = stage_lines({"stages": [*rows, {"kind": "level", "users": 20.0}]}, color=False, width=120)
+    lines = stage_lines({"stages": [*rows, {"kind": "level", "users": 20.0}]}, Screen(120))
     assert lines[2].split() == ["from", "s", "to", "s", "users", "requests", "req/s", "p95"]
     assert [line.split()[2] for line in lines[3:]] == ["20", "50", "100"]
     assert [line.split()[-1] for line in lines[3:]] == ["60", "90", "140"]
-    assert stage_lines({"stages": rows[:1]}, color=False, width=120) == []
+    assert stage_lines({"stages": rows[:1]}, Screen(120)) == []
 
 
 def test_groups_of_users_are_a_table() -> None:
     row = {"users": 200, "n": 38072, "rate": 31.73, "mean_ms": 31.52, "sdev_ms": 31.59, "cov": 1.002}
-    lines = group_lines({"groups": [row]}, color=False, width=100)
+    lines = group_lines({"groups": [row]}, Screen(100))
     assert lines[-1].split() == ["200", "38,072", "31.73", "31.52", "31.59", "1.00"]

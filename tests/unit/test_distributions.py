@@ -1,4 +1,4 @@
-"""Distributions: what is drawn is what the settings say, and every user draws from a stream of its own."""
+"""Distributions: draws follow the settings, and every user draws from a stream of its own."""
 
 from __future__ import annotations
 
@@ -15,7 +15,6 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy import integrate, stats
 
-from locust_realism.workload import streams
 from locust_realism.workload.distributions import (
     Distribution,
     constant,
@@ -25,6 +24,7 @@ from locust_realism.workload.distributions import (
     gamma,
     lognormal,
     pareto,
+    streams,
     truncated_exponential,
     uniform,
     weibull,
@@ -57,7 +57,7 @@ ALL = [constant(3), empirical(MEASURED), empirical(MEASURED, mean=12), *CONTINUO
 
 def mean_error(distribution: Distribution) -> float:
     """Standard error of the mean of N draws."""
-    return distribution.sdev / math.sqrt(N)
+    return distribution.mean * distribution.cov / math.sqrt(N)
 
 
 @pytest.mark.parametrize("distribution", CONTINUOUS, ids=repr)
@@ -73,12 +73,12 @@ def test_sample_follows_the_distribution_function(distribution: Distribution) ->
 @pytest.mark.filterwarnings("ignore::scipy.integrate.IntegrationWarning")  # rounding of q in the heaviest tails
 @pytest.mark.parametrize("distribution", [d for d in ALL if math.isfinite(d.cov)], ids=repr)
 def test_mean_and_cov_are_those_of_the_distribution_function(distribution: Distribution) -> None:
-    """E[X] and E[X^2] as integrals over the quantiles, which know nothing of the closed forms."""
+    """Integrals over the quantiles, E[X] and E[X^2], are independent of the closed forms."""
     if distribution.kind in ("constant", "empirical"):
         q = (np.arange(7_000) + 0.5) / 7_000
         first, second = distribution.ppf(q).mean(), (distribution.ppf(q) ** 2).mean()
     else:
-        # q = 1 - e^-y takes the tail apart, so that heavy ones converge too.
+        # q = 1 - e^-y stretches the tail, so that heavy ones converge too.
         def moment(power: int) -> float:
             def integrand(y: float) -> float:
                 return float(distribution.ppf(-math.expm1(-y))) ** power * math.exp(-y)
@@ -103,7 +103,7 @@ def test_sample_has_the_mean_and_the_cov(distribution: Distribution) -> None:
 
 
 def mean_by_survival(distribution: Distribution, maximum: float) -> float:
-    """E[X] as the integral of 1 - F, on a grid that is fine near 0 and near the maximum."""
+    """Return E[X] as the integral of 1 - F, on a grid that is fine near 0 and near the maximum."""
     half = np.concatenate(([0.0], np.geomspace(1e-7, 0.5, 20_000))) * maximum
     x = np.concatenate((half, (maximum - half[::-1])[1:]))
     return float(integrate.trapezoid(1 - distribution.cdf(x), x))
@@ -111,7 +111,7 @@ def mean_by_survival(distribution: Distribution, maximum: float) -> float:
 
 @settings(max_examples=60, deadline=None)
 @given(st.floats(0.001, 0.4999), st.floats(1e-3, 1e5))
-def test_truncated_exponential_has_the_mean_asked_for_anywhere(share: float, maximum: float) -> None:
+def test_truncated_exponential_has_the_requested_mean_for_any_settings(share: float, maximum: float) -> None:
     wait = truncated_exponential(share * maximum, maximum)
     assert mean_by_survival(wait, maximum) == pytest.approx(wait.mean, rel=1e-4)
     assert 0 < wait.cov <= 1 + 1e-12
@@ -120,7 +120,7 @@ def test_truncated_exponential_has_the_mean_asked_for_anywhere(share: float, max
 
 @settings(max_examples=60, deadline=None)
 @given(st.floats(0.01, 0.99), st.floats(0.05, 30), st.floats(1e-3, 1e5))
-def test_bounded_pareto_has_the_mean_asked_for_anywhere(share: float, shape: float, maximum: float) -> None:
+def test_bounded_pareto_has_the_requested_mean_for_any_settings(share: float, shape: float, maximum: float) -> None:
     wait = pareto(share * maximum, shape, maximum=maximum)
     assert mean_by_survival(wait, maximum) == pytest.approx(wait.mean, rel=1e-3)
     assert 0 < wait.minimum < wait.mean < maximum
@@ -129,7 +129,7 @@ def test_bounded_pareto_has_the_mean_asked_for_anywhere(share: float, shape: flo
 
 @settings(max_examples=60, deadline=None)
 @given(st.floats(0.02, 50))
-def test_weibull_has_the_cov_asked_for_anywhere(cov: float) -> None:
+def test_weibull_has_the_requested_cov(cov: float) -> None:
     assert weibull(3, cov=cov).cov == pytest.approx(cov, rel=1e-9)
 
 
@@ -144,7 +144,7 @@ def test_quantile_undoes_distribution_function(distribution: Distribution) -> No
 
 @pytest.mark.parametrize("distribution", [d for d in CONTINUOUS if d.cov < 3], ids=repr)
 def test_residual_follows_the_stationary_excess(distribution: Distribution) -> None:
-    """F_e(x) = (1/mean) integral of 1 - F; drawn by length bias and a uniform share, checked by the integral."""
+    """Residual draws follow F_e(x) = (1/mean) integral of 1 - F from 0 to x, integrated numerically."""
     draws = distribution.sample_residual(np.random.default_rng(3), 50_000)
     x = np.concatenate(([0.0], np.geomspace(distribution.mean * 1e-6, float(draws.max()) * 1.0001, 20_000)))
     excess = np.concatenate(([0.0], integrate.cumulative_trapezoid(1 - distribution.cdf(x), x))) / distribution.mean
@@ -159,7 +159,7 @@ def test_residual_of_measured_times() -> None:
     assert constant(3).sample_residual(np.random.default_rng(5), 9).max() < 3
 
 
-def test_truncation_keeps_the_mean_and_the_bound() -> None:
+def test_truncated_draws_stay_below_the_maximum() -> None:
     wait = truncated_exponential(7, maximum=21)
     draws = wait.sample(np.random.default_rng(6), N)
     assert draws.max() <= 21
@@ -170,7 +170,7 @@ def test_truncation_keeps_the_mean_and_the_bound() -> None:
 
 
 @pytest.mark.parametrize("distribution", ALL, ids=repr)
-def test_plain_data_makes_the_same_distribution(distribution: Distribution) -> None:
+def test_a_distribution_survives_json(distribution: Distribution) -> None:
     again = distribution_from_dict(json.loads(json.dumps(distribution.to_dict())))
     assert again == distribution
     assert hash(again) == hash(distribution)
@@ -215,13 +215,13 @@ def test_measured_times_from_a_file(tmp_path: Path) -> None:
     assert empirical(path, column="seconds").values == (0.25, 1.5, 2.0)
     with pytest.raises(ValueError, match="column must be one of"):
         empirical(path, column="think")
-    with pytest.raises(ValueError, match=r"3 bad of 3 rows, a time must be a number >= 0: line 3: '/a', line 4"):
+    with pytest.raises(ValueError, match=r"3 bad of 3 rows, a time must be a number >= 0: line 3: '/a'; line 4"):
         empirical(path)
     plain = tmp_path / "plain.txt"
     plain.write_text("think time\n3\n1\n")
     assert empirical(str(plain)).values == (1.0, 3.0)
     plain.write_text("1\nx\n-3\n")
-    with pytest.raises(ValueError, match=r"2 bad of 3 rows.*line 2: 'x', line 3: '-3'"):
+    with pytest.raises(ValueError, match=r"2 bad of 3 rows.*line 2: 'x'; line 3: '-3'"):
         empirical(plain)
 
 
@@ -229,7 +229,7 @@ def user_class(wait: Distribution) -> type:
     return type("Visitor", (), {"wait_time": wait, "environment": None})
 
 
-def test_binds_like_a_function_and_draws_from_a_stream_a_user() -> None:
+def test_each_user_of_a_class_draws_from_its_own_stream() -> None:
     wait = exponential(2)
     visitor = user_class(wait)
     assert visitor.wait_time is wait  # type: ignore[attr-defined]
@@ -245,7 +245,7 @@ def test_binds_like_a_function_and_draws_from_a_stream_a_user() -> None:
     assert wait() > 0
 
 
-def test_the_subclass_and_a_second_name_keep_their_own_wait() -> None:
+def test_a_subclass_and_a_second_attribute_have_their_own_wait() -> None:
     shared = constant(1)
     parent = type("Parent", (), {"wait_time": shared, "think": shared})
     child = type("Child", (parent,), {"wait_time": constant(2)})
@@ -256,7 +256,7 @@ def test_the_subclass_and_a_second_name_keep_their_own_wait() -> None:
     assert user.wait_time() == 2
 
 
-def test_a_login_called_user_is_no_user() -> None:
+def test_an_attribute_user_that_is_a_login_is_ignored() -> None:
     visitor = user_class(exponential(2))()
     visitor.user = "alice"
     assert visitor.wait_time() > 0
@@ -281,12 +281,12 @@ def test_a_seed_repeats_the_waits_of_each_user_and_worker() -> None:
     streams.use_source(None)
 
 
-def test_batches_do_not_change_the_law_of_the_draws() -> None:
+def test_batched_draws_follow_the_distribution() -> None:
     draw = streams.batched_draws(exponential(1), streams.spawn(1, 0, 0))
     assert stats.kstest([draw() for _ in range(20_000)], "expon").pvalue > 1e-4
 
 
-def test_a_source_in_place_is_asked_once_a_user() -> None:
+def test_an_installed_source_is_called_once_for_each_user() -> None:
     asked: list[Any] = []
 
     def source(user: Any, distribution: Distribution) -> streams.Draw:

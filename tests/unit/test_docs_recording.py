@@ -1,4 +1,4 @@
-"""The lines of docs/recording.md open a recording, each in its library; polars and DuckDB come with the bench extra."""
+"""Each line of docs/recording.md opens a recording in its library; polars and DuckDB come with the bench extra."""
 
 from __future__ import annotations
 
@@ -10,24 +10,24 @@ from typing import Any
 import numpy as np
 import pytest
 
+from locust_realism.recording.columns import pack
 from locust_realism.recording.launches import LaunchLog
-from locust_realism.recording.packing import pack
 from locust_realism.recording.spool import Spool
 
 PAGE = Path(__file__).parents[2] / "docs" / "recording.md"
 RESPONSES_US = np.random.default_rng(5).integers(1, 10**7, 1000)
 
 
-def the_line(library: str) -> str:
+def documented_line(library: str) -> str:
     (line,) = re.findall(rf"^    ({library}\..*)$", PAGE.read_text(encoding="utf-8"), flags=re.MULTILINE)
     return str(line)
 
 
 @pytest.fixture(params=[False, True], ids=["running", "ended"])
 def recording(request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """1,000 launches in four parts as they are while the test runs, or in one file."""
+    """Write 1,000 launches in four parts, as during a test, or in one file."""
     monkeypatch.chdir(tmp_path)
-    directory = re.search(r"realism-recordings/\d{8}T\d{6}Z", the_line("pandas"))
+    directory = re.search(r"realism-recordings/\d{8}T\d{6}Z", documented_line("pandas"))
     assert directory is not None
     spool = Spool(Path(directory[0]))
     for part in np.split(np.arange(1000), 4):
@@ -40,9 +40,9 @@ def recording(request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytes
 
 @pytest.mark.usefixtures("recording")
 @pytest.mark.parametrize("library", ["polars", "duckdb"])
-def test_the_line_of_the_page_opens_a_recording(library: str) -> None:
+def test_documented_line_opens_a_recording(library: str) -> None:
     module: Any = pytest.importorskip(library)
-    found = eval(the_line(library), {library: module})  # noqa: S307 - a line of our own documentation
+    found = eval(documented_line(library), {library: module})  # noqa: S307 - a line of our own documentation
     if library == "duckdb":
         assert found.fetchall() == [("home", np.sort(RESPONSES_US)[989])]
     else:
@@ -52,7 +52,7 @@ def test_the_line_of_the_page_opens_a_recording(library: str) -> None:
 
 @pytest.mark.parametrize("recording", [True], indirect=True, ids=["ended"])
 @pytest.mark.usefixtures("recording")
-def test_pandas_opens_a_recording_that_has_ended() -> None:
+def test_pandas_opens_a_closed_recording() -> None:
     pandas = importlib.import_module("pandas")
-    found = eval(the_line("pandas"), {"pandas": pandas})  # noqa: S307 - a line of our own documentation
+    found = eval(documented_line("pandas"), {"pandas": pandas})  # noqa: S307 - a line of our own documentation
     assert found["response_us"].tolist() == RESPONSES_US.tolist()

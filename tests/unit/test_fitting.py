@@ -1,4 +1,4 @@
-"""Fits of grouped times: parameters come back within their intervals, intervals cover, wrong families lose."""
+"""Fits of grouped times: estimates within their intervals, coverage of the intervals, wrong families rejected."""
 
 from __future__ import annotations
 
@@ -8,7 +8,8 @@ import numpy as np
 import pytest
 from scipy import integrate, stats
 
-from locust_realism.workload.distribution import Distribution
+from locust_realism.fit.family_fits import fit_families
+from locust_realism.fit.visits import GroupedTimes, bin_edges, seen_below
 from locust_realism.workload.distributions import (
     exponential,
     gamma,
@@ -18,8 +19,7 @@ from locust_realism.workload.distributions import (
     uniform,
     weibull,
 )
-from locust_realism.workload.fitting import fit_families
-from locust_realism.workload.grouped import GroupedTimes, TimeCounter, bin_edges, seen_below
+from locust_realism.workload.distributions.base import Distribution
 
 GAP = 1800.0
 FAMILIES = [
@@ -35,19 +35,19 @@ FAMILIES = [
 
 
 def seen(distribution: Distribution, n: int, seed: int, resolution: float = 1.0) -> GroupedTimes:
-    """Times between two readings of a clock that shows multiples of the resolution only."""
+    """Return times between two readings of a clock that shows only multiples of the resolution."""
     rng = np.random.default_rng(seed)
     start = rng.uniform(0, 1e5, n)
     units = np.floor((start + distribution.sample(rng, n)) / resolution) - np.floor(start / resolution)
-    counter = TimeCounter(resolution, GAP)
+    counter = GroupedTimes(resolution, GAP)
     units = units[units * resolution <= GAP]
     counter.add(np.rint(units * resolution * 1e6).astype(np.int64))
-    return counter.grouped()
+    return counter
 
 
 @pytest.mark.parametrize("distribution", FAMILIES, ids=repr)
 @pytest.mark.parametrize("resolution", [1.0, 0.01])
-def test_the_chance_to_be_seen_is_the_integral_of_the_cdf(distribution: Distribution, resolution: float) -> None:
+def test_probability_of_a_bin_is_the_integral_of_the_cdf(distribution: Distribution, resolution: float) -> None:
     edges = bin_edges(resolution, GAP)[::7] * resolution
     found = seen_below(distribution.cdf, edges, resolution)
     for edge, share in zip(edges[:60].tolist(), found.tolist(), strict=False):
@@ -58,13 +58,13 @@ def test_the_chance_to_be_seen_is_the_integral_of_the_cdf(distribution: Distribu
             if p and low < p < edge
         ]
         exact = integrate.quad(distribution.cdf, low, edge, points=ends or None, limit=200)[0] / resolution
-        # Where the cdf has a corner within the unit, the quadrature is a little off.
+        # The quadrature is a little off at a corner of the cdf within the unit.
         assert share == pytest.approx(exact, abs=2e-3 if ends else 2e-5)
 
 
 @pytest.mark.parametrize("resolution", [1.0, 0.001])
 @pytest.mark.parametrize("distribution", FAMILIES, ids=repr)
-def test_the_right_family_wins_and_its_parameters_come_back(distribution: Distribution, resolution: float) -> None:
+def test_right_family_wins_with_its_parameters(distribution: Distribution, resolution: float) -> None:
     times = seen(distribution, 8000, 11, resolution)
     fits = fit_families(times)
     best = fits[0]
@@ -83,7 +83,7 @@ def test_the_right_family_wins_and_its_parameters_come_back(distribution: Distri
 
 
 def test_wrong_families_are_far_from_the_data() -> None:
-    """The negative control: what the test above accepts, another family does not get."""
+    """Negative control: the test above would reject another family."""
     fits = {fit.distribution.kind: fit for fit in fit_families(seen(lognormal(20, cov=1.5), 8000, 11))}
     for kind in ("exponential", "gamma", "weibull", "uniform"):
         assert fits[kind].ks > 3 * 1.63 / math.sqrt(8000)
@@ -92,7 +92,7 @@ def test_wrong_families_are_far_from_the_data() -> None:
 
 
 @pytest.mark.parametrize("distribution", [exponential(3), lognormal(20, cov=1.5), gamma(8, cov=0.5)], ids=repr)
-def test_intervals_cover_as_often_as_they_say(distribution: Distribution) -> None:
+def test_intervals_have_their_coverage(distribution: Distribution) -> None:
     runs, covered, mistaken = 120, 0, 0
     for seed in range(runs):
         fits = {
@@ -106,7 +106,7 @@ def test_intervals_cover_as_often_as_they_say(distribution: Distribution) -> Non
 
 
 def test_whole_seconds_do_not_bias_short_times() -> None:
-    """Taking whole seconds as they are would make 0.6 s thinking look quite another distribution."""
+    """Whole seconds without a correction would give another distribution for think times of 0.6 s."""
     times = seen(exponential(0.6), 8000, 2)
     best = fit_families(times)[0]
     assert best.distribution.mean == pytest.approx(0.6, rel=4 / math.sqrt(8000) * 1.5)
@@ -114,8 +114,8 @@ def test_whole_seconds_do_not_bias_short_times() -> None:
     assert stats.kstest(naive, lambda x: -np.expm1(-x / 0.6)).statistic > 0.3
 
 
-def test_times_beyond_the_gap_are_not_taken_for_impossible() -> None:
-    """Of a heavy tail the log shows what is below the gap; the fit is of the whole."""
+def test_times_beyond_the_gap_remain_possible() -> None:
+    """The log shows a heavy tail only below the gap; the fit covers all of it."""
     distribution = lognormal(300, cov=3)
     times = seen(distribution, 20_000, 3)
     best = fit_families(times)[0]
@@ -125,19 +125,19 @@ def test_times_beyond_the_gap_are_not_taken_for_impossible() -> None:
     assert best.beyond == pytest.approx(1 - float(distribution.cdf(GAP)), rel=0.15)
 
 
-def test_moments_and_quantiles_of_what_was_seen() -> None:
+def test_moments_and_quantiles_of_the_counts() -> None:
     times = seen(gamma(8, cov=0.5), 40_000, 4)
     assert times.mean == pytest.approx(8, abs=4 * 4 / 200)
-    assert times.sdev == pytest.approx(4, rel=0.03)
+    assert times.stddev == pytest.approx(4, rel=0.03)
     expected = gamma(8, cov=0.5).ppf([0.05, 0.5, 0.95])
     np.testing.assert_allclose(times.quantile([0.05, 0.5, 0.95]), expected, atol=0.15)
 
 
 def test_bins_hold_every_time_once() -> None:
-    counter = TimeCounter(0.001, GAP)
+    counter = GroupedTimes(0.001, GAP)
     us = np.random.default_rng(6).integers(0, 1_800_000, 10_000) * 1000
     counter.add(us)
-    times = counter.grouped()
+    times = counter
     expected = np.histogram(us / 1e6, np.append(times.edges[:-1], np.inf))[0]
     assert times.n == len(us)
     np.testing.assert_array_equal(times.counts, expected)
@@ -148,18 +148,18 @@ def test_bins_hold_every_time_once() -> None:
     ("times", "message"),
     [([1] * 29, "at least 30, not 29"), ([0] * 50, "must not all be 0")],
 )
-def test_too_little_is_refused(times: list[int], message: str) -> None:
-    counter = TimeCounter(1.0, GAP)
+def test_too_few_times_are_refused(times: list[int], message: str) -> None:
+    counter = GroupedTimes(1.0, GAP)
     counter.add(np.array(times) * 1_000_000)
     with pytest.raises(ValueError, match=message):
-        fit_families(counter.grouped())
+        fit_families(counter)
     counter.add(np.arange(100) * 1_000_000)
     with pytest.raises(ValueError, match="confidence must be"):
-        fit_families(counter.grouped(), confidence=1.0)
+        fit_families(counter, confidence=1.0)
 
 
-def test_times_that_are_all_alike_are_fitted_without_an_error() -> None:
-    counter = TimeCounter(1.0, GAP)
+def test_equal_times_are_fitted_without_an_error() -> None:
+    counter = GroupedTimes(1.0, GAP)
     counter.add(np.full(1000, 7_000_000))
-    best = fit_families(counter.grouped())[0]
+    best = fit_families(counter)[0]
     assert best.distribution.mean == pytest.approx(7, abs=0.3)

@@ -1,4 +1,4 @@
-"""Launches that follow a population's plan: the expected course, and a verdict that does not mind the day."""
+"""Launches that follow a population's plan: the expected course, and the verdict on a planned day."""
 
 from __future__ import annotations
 
@@ -10,13 +10,13 @@ from typing import Any
 import numpy as np
 import pytest
 
-from locust_realism.analysis.following import following_launches
 from locust_realism.analysis.summary import summarize
+from locust_realism.analysis.verdict.detrend import following_launches
 from locust_realism.recording.launches import LaunchLog
 from locust_realism.workload.distributions import constant, exponential, lognormal
-from locust_realism.workload.populations import expected_users
-from locust_realism.workload.profile import RateProfile
-from locust_realism.workload.rates import ConstantRate, PiecewiseLinearRate, SineRate, StepRate
+from locust_realism.workload.rates.profile import RateProfile
+from locust_realism.workload.rates.shapes import ConstantRate, PiecewiseLinearRate, SineRate, StepRate
+from locust_realism.workload.users.concurrency import expected_users
 
 SCRIPT = Path(__file__).resolve().parents[2] / "benchmarks" / "calibrate_verdict.py"
 DAY = SineRate(min_rate=1, max_rate=9, period=1000, peak_at=600)
@@ -24,7 +24,7 @@ RUSH = PiecewiseLinearRate([(0, 1), (300, 1), (400, 12), (900, 2)])
 
 
 def course(profile: RateProfile, session_s: float, end_s: float = 1000.0) -> np.ndarray:
-    """Expected users in each of 200 pieces, in users of their own mean."""
+    """Return the expected users in each of 200 pieces of the run, over their mean."""
     found = following_launches(profile, session_s, end_s)
     assert found is not None
     edges = np.linspace(0, end_s, 201)
@@ -35,7 +35,7 @@ def course(profile: RateProfile, session_s: float, end_s: float = 1000.0) -> np.
 @pytest.mark.parametrize("profile", [DAY, RUSH, StepRate([(0, 2), (500, 6)])], ids=lambda profile: profile.kind)
 @pytest.mark.parametrize("session_s", [3.0, 60.0])
 def test_exponential_stays_give_the_number_of_users_that_theory_expects(profile: RateProfile, session_s: float) -> None:
-    """Against E[Lambda(t) - Lambda(t - S)] over 4,096 quantiles of S, computed apart."""
+    """Compare with E[Lambda(t) - Lambda(t - S)] over 4,096 quantiles of S, an independent computation."""
     theory = (
         np.asarray(expected_users(profile, exponential(session_s), np.arange(0.5, 1000))).reshape(200, 5).mean(axis=1)
     )
@@ -43,8 +43,8 @@ def test_exponential_stays_give_the_number_of_users_that_theory_expects(profile:
 
 
 @pytest.mark.parametrize("stays", [constant(20), lognormal(20, cov=1.5)], ids=lambda stays: stays.kind)
-def test_other_stays_of_that_mean_are_near_it_where_a_day_is_long_against_them(stays: Any) -> None:
-    """A day of 50 mean stays: off by a twentieth of the mean at most, which moves a CoV of 1 by its square at most."""
+def test_other_stays_of_that_mean_are_near_it_on_a_long_day(stays: Any) -> None:
+    """A day of 50 mean stays: the error is at most 6 % of the mean, which moves a CoV of 1 by its square at most."""
     theory = np.asarray(expected_users(DAY, stays, np.arange(2.5, 1000, 5)))
     off = course(DAY, 20.0) - theory / theory.mean()
     assert np.abs(off).max() < 0.06
@@ -52,7 +52,7 @@ def test_other_stays_of_that_mean_are_near_it_where_a_day_is_long_against_them(s
 
 
 @pytest.mark.parametrize("profile", [ConstantRate(3), ConstantRate(0), StepRate([(0, 5.0), (100, 5.02)])])
-def test_arrivals_that_hardly_vary_have_no_course(profile: RateProfile) -> None:
+def test_nearly_constant_arrivals_have_no_course(profile: RateProfile) -> None:
     assert following_launches(profile, 30, 600) is None
     assert following_launches(DAY, 0, 600) is None
 
@@ -86,7 +86,7 @@ def test_a_population_that_follows_its_day_is_green_and_without_the_plan_it_is_n
 
 
 def test_another_day_than_the_planned_one_is_still_red(day: Any) -> None:
-    """The negative controls: the plan's peak at the run's trough, and launches in fives that follow the plan."""
+    """Negative controls: the plan's peak at the run's trough, and launches in fives that follow the plan."""
     log, facts, start = day
     opposite = SineRate(4, 36, period=25, peak_at=18.75)
     assert statuses(log, replace(facts, arrival_profile=opposite), start)[6] == "red"

@@ -1,4 +1,4 @@
-"""Files of launches: recognised, read with the published conventions, bad rows counted and located; and written."""
+"""Files of launches: recognition, published conventions, bad rows with their lines, and writing."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ JTL_HEADER = (
 LOCUST_HEADER = "timestamp,request_type,name,response_time_ms,response_length,status_code,exception"
 
 
-def spelled(log: LaunchLog) -> list[tuple[object, ...]]:
+def written_out(log: LaunchLog) -> list[tuple[object, ...]]:
     columns = [getattr(log, name).tolist() for name in ROW_DTYPES if name not in ("label", "outcome")]
     return list(zip(*columns, [log.labels[k] for k in log.label], [log.outcomes[k] for k in log.outcome], strict=True))
 
@@ -31,7 +31,7 @@ def file(tmp_path: Path) -> Path:
 
 @pytest.fixture
 def log() -> LaunchLog:
-    """Rows with everything that can go wrong in text: quotes, commas, line breaks, formulas, other scripts."""
+    """Return rows with difficult texts: quotes, commas, line breaks, formulas, other scripts."""
     return LaunchLog(
         **{
             **vars(LaunchLog.build(1_700_000_000_000_000 + np.arange(6) * 1501, [559, 0, 10**9, -1, 7, 12_345])),
@@ -57,7 +57,7 @@ class TestJtl:
     def test_headerless_ten_columns(self, file: Path) -> None:
         file.write_text(f"{HEADLESS_LINE}\n1331859607193,153,Other,500,Oops,Thread Group 1-10,text,false,16839,149\n")
         log = read_launches(file)
-        assert spelled(log) == [
+        assert written_out(log) == [
             (1331859604094000, -1, 71000, 25000, 141994, 0, 0, -1, ("", "012_Home_jpg"), (False, 200, "")),
             (1331859607193000, -1, 153000, 149000, 16839, 1, 0, -1, ("", "Other"), (True, 500, "Oops")),
         ]
@@ -165,7 +165,7 @@ class TestLocustCsv:
         )
         writer.close()
         log = read_launches(file)
-        assert spelled(log) == [
+        assert written_out(log) == [
             (1_700_000_000_000_000, -1, 1500, -1, 7, -1, 0, -1, ("GET", 'a "b", c'), (False, MISSING, ""))
         ]
 
@@ -176,7 +176,7 @@ class TestOwn:
         path = file.with_suffix(suffix)
         write_launches(log, path)
         assert recognise(path) == suffix[1:]
-        assert spelled(read_launches(path)) == spelled(log)
+        assert written_out(read_launches(path)) == written_out(log)
 
     @pytest.mark.parametrize("suffix", [".parquet", ".csv", ".jtl"])
     def test_a_log_without_rows(self, file: Path, suffix: str) -> None:
@@ -199,11 +199,11 @@ class TestOwn:
         (b"", "the file is empty"),
         (b"PAR1 and then nothing", "not a readable Parquet block"),
         (b'<?xml version="1.0"?><testResults/>', "XML results are not read"),
-        (b"hello\n", "not a format that is known"),
+        (b"hello\n", "the format is unknown"),
         (b"timeStamp,elapsed,success\n1700000000000,1,true\n", "no column label"),
     ],
 )
-def test_what_is_no_recording_is_refused_with_the_reason(file: Path, content: bytes, message: str) -> None:
+def test_other_file_is_refused_with_the_reason(file: Path, content: bytes, message: str) -> None:
     file.write_bytes(content)
     with pytest.raises(ValueError, match=message):
         read_launches(file)

@@ -8,7 +8,8 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from locust_realism.analysis.intervals import (
+from locust_realism.analysis.settings import AnalysisSettings, VerdictBounds, WorkloadModel
+from locust_realism.analysis.stats.intervals import (
     coefficient_of_variation,
     default_group_sizes,
     group_table,
@@ -17,7 +18,6 @@ from locust_realism.analysis.intervals import (
     launch_table,
     user_ranks,
 )
-from locust_realism.analysis.settings import AnalysisSettings, VerdictBounds, WorkloadModel
 from locust_realism.analysis.window import steady_rows, window_document
 from locust_realism.recording.formats import read_launches
 from locust_realism.recording.launches import ROW_DTYPES, LaunchLog
@@ -146,14 +146,14 @@ def test_groups_of_a_log_without_users_are_empty():
     assert default_group_sizes(200) == list(TALK_SIZES)
 
 
-def test_the_window_keeps_both_ends_and_says_what_it_cut():
+def test_the_window_keeps_both_ends_and_states_the_cut():
     log = LaunchLog.build(np.arange(0, 101) * 1_000_000, 1)
     settings = AnalysisSettings(skip_s=10, duration_s=50)
     rows = steady_rows(log, settings)
     assert (rows.start, rows.stop) == (10, 61)
     document = window_document(log, rows, settings, None)
     assert (document["n"], document["cut_start"], document["cut_end"]) == (51, 10, 40)
-    assert document["sentence"] == "51 requests launched from 10.0 s to 60.0 s; left out: 10 before and 40 after."
+    assert document["sentence"] == "51 requests, 10.0 s to 60.0 s; left out: 10 before and 40 after."
 
 
 @pytest.mark.parametrize(
@@ -182,15 +182,15 @@ def test_an_explicit_window_takes_the_place_of_every_cut():
 @pytest.mark.parametrize(
     ("build", "message"),
     [
-        (lambda: AnalysisSettings(percentile_rule="p"), "percentile_rule is 'p', expected one of nearest_rank"),
-        (lambda: AnalysisSettings(duration_s=0), "duration_s is 0, expected more than 0"),
-        (lambda: AnalysisSettings(group_sizes=(0, 1)), r"group_sizes is \(0, 1\)"),
-        (lambda: AnalysisSettings(confidence=1), "confidence is 1"),
-        (lambda: VerdictBounds(cov_amber=-1), "cov_amber is -1, expected more than 0"),
-        (lambda: VerdictBounds(cov_red=0.01), "cov_red is 0.01, expected at least 0.05"),
-        (lambda: WorkloadModel(kind="half open"), "kind is 'half open', expected one of closed"),
-        (lambda: WorkloadModel(users=0), "users is 0, expected at least 1"),
-        (lambda: WorkloadModel(requests_per_task=0.5), "requests_per_task is 0.5"),
+        (lambda: AnalysisSettings(percentile_rule="p"), "percentile_rule must be one of nearest_rank, .*, not 'p'"),
+        (lambda: AnalysisSettings(duration_s=0), "duration_s must be > 0, not 0"),
+        (lambda: AnalysisSettings(group_sizes=(0, 1)), r"group_sizes must be an integer >= 1, not 0"),
+        (lambda: AnalysisSettings(confidence=1), "confidence must be in .0, 1., not 1"),
+        (lambda: VerdictBounds(cov_amber=-1), "cov_amber must be > 0, not -1"),
+        (lambda: VerdictBounds(cov_red=0.01), "cov_red must be >= 0.05, the bound cov_amber, not 0.01"),
+        (lambda: WorkloadModel(kind="half open"), "kind must be one of closed, open, unknown, not 'half open'"),
+        (lambda: WorkloadModel(users=0), "users must be an integer >= 1, not 0"),
+        (lambda: WorkloadModel(requests_per_task=0.5), "requests_per_task must be >= 1, not 0.5"),
     ],
 )
 def test_settings_are_checked_when_built(build, message):

@@ -1,4 +1,4 @@
-"""Who is launched when: by a fake clock, with no greenlet and no sleep."""
+"""Assignment of launches to waiting users, with a fake clock, without greenlets."""
 
 from __future__ import annotations
 
@@ -8,9 +8,9 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from locust_realism.workload.arrivals import ArrivalStream
-from locust_realism.workload.launching import LaunchCounts, LaunchQueue, OwnLaunches
-from locust_realism.workload.rates import ConstantRate, SineRate, StepRate
+from locust_realism.workload.rates.shapes import ConstantRate, SineRate, StepRate
+from locust_realism.workload.users.arrivals import ArrivalStream
+from locust_realism.workload.users.launching import LaunchCounts, LaunchQueue, OwnLaunches
 
 
 def queue(profile: object, seed: int = 1) -> LaunchQueue[str]:
@@ -62,7 +62,7 @@ def test_every_waiting_user_has_the_same_chance() -> None:
     assert same == pytest.approx(0.05, abs=4 * math.sqrt(0.05 * 0.95 / 20_000))
 
 
-def test_a_launch_that_finds_nobody_is_taken_by_the_next_user_at_once_and_keeps_its_time() -> None:
+def test_the_next_user_takes_an_owed_launch_at_its_planned_time() -> None:
     launches, plan = queue(ConstantRate(5)), planned_times(ConstantRate(5), 10)
     launches.advance(plan[0])
     assert launches.join("late comer", plan[0] + 0.05) == plan[0]
@@ -70,7 +70,7 @@ def test_a_launch_that_finds_nobody_is_taken_by_the_next_user_at_once_and_keeps_
     assert launches.next_time() == plan[1]  # the ones after it are not put off
 
 
-def test_what_is_more_than_a_second_late_is_missed_and_never_made_up() -> None:
+def test_a_launch_more_than_a_second_late_is_missed_and_never_made_up() -> None:
     launches, plan = queue(ConstantRate(50)), planned_times(ConstantRate(50), 20)
     now = 10.0
     taken = []
@@ -111,7 +111,7 @@ def test_a_user_who_leaves_is_not_released() -> None:
     assert len(launches) == 0
 
 
-def test_a_turn_given_back_goes_to_another_user_or_waits_for_one() -> None:
+def test_a_returned_launch_goes_to_another_user_or_is_owed() -> None:
     launches, plan = queue(ConstantRate(5)), planned_times(ConstantRate(5), 10)
     launches.join("a", 0.0)
     assert launches.advance(plan[0]) == [("a", plan[0])]
@@ -123,12 +123,12 @@ def test_a_turn_given_back_goes_to_another_user_or_waits_for_one() -> None:
     assert launches.counts.launched == 1
 
 
-def test_the_end_counts_what_nobody_took() -> None:
+def test_owed_launches_are_missed_at_the_end() -> None:
     launches, plan = queue(ConstantRate(5)), planned_times(ConstantRate(5), 3)
     assert launches.finish(3.0).missed == len(plan)
 
 
-def test_a_change_of_rate_hands_out_what_was_due_as_it_was_planned() -> None:
+def test_launches_due_before_a_change_of_rate_keep_their_times() -> None:
     launches, plan = queue(ConstantRate(5)), planned_times(ConstantRate(5), 10)
     launches.join("a", 0.0)
     assert launches.change(ConstantRate(1), plan[0] + 0.001) == [("a", plan[0])]
@@ -138,7 +138,7 @@ def test_a_change_of_rate_hands_out_what_was_due_as_it_was_planned() -> None:
 
 
 def simulate(profiles: list[object], users: int, response: float, duration: float) -> tuple[np.ndarray, LaunchCounts]:
-    """Launches of several processes with users who are away for an exponential response time after each launch."""
+    """Simulate the launches of several processes; users are away for an exponential response time after each."""
     rng = np.random.default_rng(5)
     launched: list[float] = []
     counts = LaunchCounts()

@@ -1,4 +1,4 @@
-"""The circle is closed: a log made from known parameters gives them back within their intervals."""
+"""A log made from known parameters gives them back within their intervals."""
 
 from __future__ import annotations
 
@@ -13,12 +13,14 @@ import numpy as np
 import pytest
 from log_support import Traffic, lines, traffic, write_log
 
-from locust_realism.analysis.log_fit import fit_log
-from locust_realism.analysis.log_reading import FitSettings, read_log
+from locust_realism.fit.fitting import fit_log
+from locust_realism.fit.log_reading import FitSettings, read_log
+from locust_realism.recording.columns import pack
 from locust_realism.recording.formats import write_launches
 from locust_realism.recording.launches import LaunchLog
+from locust_realism.recording.spool import Spool
 from locust_realism.workload.distributions import exponential, lognormal
-from locust_realism.workload.rates import ConstantRate, SineRate
+from locust_realism.workload.rates.shapes import ConstantRate, SineRate
 
 DAY = 86_400.0
 REQUESTS = ["GET / HTTP/1.1", "GET /item/77?x=1 HTTP/1.1", "POST /cart HTTP/1.1"]
@@ -35,7 +37,7 @@ def made() -> Traffic:
 
 @pytest.fixture(scope="module")
 def document(made: Traffic, tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
-    """Four days in three files, given in no order: one is packed, one holds lines of two days out of order."""
+    """Return the document of four days in three unordered files: one is packed, one has lines out of order."""
     folder = tmp_path_factory.mktemp("logs")
     rows = lines(made, REQUESTS)
     shaken = list(enumerate(rows))
@@ -50,7 +52,7 @@ def document(made: Traffic, tmp_path_factory: pytest.TempPathFactory) -> dict[st
     return fit_log(files)
 
 
-def test_think_times_come_back(document: dict[str, Any]) -> None:
+def test_think_times_are_recovered(document: dict[str, Any]) -> None:
     best = document["think_times"]["best"]
     assert best["family"] == "lognormal"
     for name, true in (("mean", THINK.mean), ("cov", THINK.cov)):
@@ -60,7 +62,7 @@ def test_think_times_come_back(document: dict[str, Any]) -> None:
     assert best["ks"] < 1.63 / document["think_times"]["n"] ** 0.5
 
 
-def test_the_arrival_rate_comes_back_hour_by_hour(document: dict[str, Any]) -> None:
+def test_arrival_rate_is_recovered_hour_by_hour(document: dict[str, Any]) -> None:
     rows = document["arrivals"]["by_time_of_day"]
     assert len(rows) == 24
 
@@ -78,7 +80,7 @@ def test_the_arrival_rate_comes_back_hour_by_hour(document: dict[str, Any]) -> N
     assert abs(document["arrivals"]["dispersion_between_days"] - 1) < 0.6
 
 
-def test_session_lengths_and_the_mix_come_back(document: dict[str, Any], made: Traffic) -> None:
+def test_session_lengths_and_mix_are_recovered(document: dict[str, Any], made: Traffic) -> None:
     sessions = document["sessions"]
     low, high = sessions["mean_length_interval"]
     assert low <= MEAN_LENGTH <= high
@@ -96,8 +98,8 @@ def test_session_lengths_and_the_mix_come_back(document: dict[str, Any], made: T
     assert document["warnings"] == []
 
 
-def test_a_gap_that_is_too_short_is_seen(made: Traffic, tmp_path: Path) -> None:
-    """The negative control: with sessions cut at 30 s the parameters do not come back."""
+def test_short_gap_gives_other_parameters(made: Traffic, tmp_path: Path) -> None:
+    """Negative control: a gap of 30 s gives other parameters."""
     log = write_log(tmp_path / "a.log", lines(made, REQUESTS))
     cut = fit_log([log], FitSettings(gap_s=30))
     assert cut["sessions"]["mean_length_interval"][1] < 0.6 * MEAN_LENGTH
@@ -122,7 +124,7 @@ def test_static_files_hide_the_think_times_until_they_are_left_out(tmp_path: Pat
     assert low <= 20 <= high
 
 
-def test_weekdays_and_summer_time_are_those_of_the_zone(tmp_path: Path) -> None:
+def test_weekdays_and_summer_time_follow_the_zone(tmp_path: Path) -> None:
     """29 March 2026, a Sunday, has 23 hours in Berlin; the log is written in UTC."""
     start = datetime.fromisoformat("2026-03-28T00:00:00+01:00").timestamp()
     made = traffic(ConstantRate(0.02), exponential(5), 2, [1.0], 3 * DAY, seed=5)
@@ -157,7 +159,7 @@ def test_a_week_is_given_by_day_and_hour(tmp_path: Path) -> None:
     assert arrivals["dispersion_between_days"] > 1.3
 
 
-def test_a_day_without_requests_was_not_recorded(tmp_path: Path) -> None:
+def test_day_without_requests_counts_as_not_recorded(tmp_path: Path) -> None:
     made = traffic(ConstantRate(0.02), exponential(5), 2, [1.0], 4 * DAY, seed=7)
     rows = lines(made, REQUESTS[:1])
     rows = [row for row, second in zip(rows, made.time, strict=True) if not DAY <= second < 2 * DAY]
@@ -168,8 +170,8 @@ def test_a_day_without_requests_was_not_recorded(tmp_path: Path) -> None:
     assert any("days without any request" in warning for warning in document["warnings"])
 
 
-def test_a_load_tests_recording_is_fitted_by_user_slot(tmp_path: Path) -> None:
-    """Here answers are known: think times are what is left of the time between requests."""
+def test_recording_of_a_load_test_is_fitted_by_user_slot(tmp_path: Path) -> None:
+    """Answers are known here: think times exclude response times."""
     rng = np.random.default_rng(8)
     users, each = 40, 60
     think, response = rng.exponential(3.0, (users, each)), rng.uniform(0.5, 1.5, (users, each))
@@ -190,6 +192,13 @@ def test_a_load_tests_recording_is_fitted_by_user_slot(tmp_path: Path) -> None:
     assert document["sessions"]["n"] == users
     assert document["source"]["format"] == "jtl"
 
+    spool = Spool(tmp_path / "recording")
+    spool.add(pack(log), len(log))
+    spool.close()
+    recorded = fit_log([spool.directory])
+    assert recorded["source"]["format"] == "recording"
+    assert recorded["think_times"]["best"] == best
+
 
 @pytest.mark.parametrize(
     ("change", "message"),
@@ -208,9 +217,9 @@ def test_impossible_settings_are_refused(change: dict[str, Any], message: str) -
         FitSettings(**change)
 
 
-def test_files_that_are_no_logs_are_refused(tmp_path: Path) -> None:
+def test_other_files_are_refused(tmp_path: Path) -> None:
     text = write_log(tmp_path / "readme.txt", ["Hello", "world"])
-    with pytest.raises(ValueError, match="is no access log.*not a format that is known"):
+    with pytest.raises(ValueError, match="is no access log.*the format is unknown"):
         fit_log([text])
     empty = write_log(
         tmp_path / "a.log", lines(traffic(ConstantRate(0.01), exponential(5), 2, [1.0], 3600, 1), REQUESTS)
@@ -221,7 +230,7 @@ def test_files_that_are_no_logs_are_refused(tmp_path: Path) -> None:
         fit_log([empty, text])
 
 
-def test_the_progress_is_the_share_of_the_bytes(made: Traffic, tmp_path: Path) -> None:
+def test_progress_is_the_share_of_the_bytes(made: Traffic, tmp_path: Path) -> None:
     rows = lines(made, REQUESTS)
     shares: list[float] = []
     read_log(
@@ -234,7 +243,7 @@ def test_the_progress_is_the_share_of_the_bytes(made: Traffic, tmp_path: Path) -
 
 
 @pytest.mark.parametrize("n", [1, 2, 40])
-def test_the_smallest_logs_give_a_document_with_warnings(tmp_path: Path, n: int) -> None:
+def test_smallest_logs_give_a_document_with_warnings(tmp_path: Path, n: int) -> None:
     rows = [f'1.1.1.{i} - - [02/Mar/2026:00:00:0{i % 10} +0100] "GET / HTTP/1.1" 200 5' for i in range(n)]
     document = fit_log([write_log(tmp_path / "a.log", rows)])
     assert document["source"]["requests"] == n
@@ -243,7 +252,7 @@ def test_the_smallest_logs_give_a_document_with_warnings(tmp_path: Path, n: int)
 
 
 def log_of(path: Path, n: int, days: float) -> Path:
-    """A log of n lines, each visitor with two requests: as many visitors as a busy site has."""
+    """Write a log of n lines, two requests a visitor: as many visitors as a busy site has."""
     rng = np.random.default_rng(9)
     minutes = np.sort(rng.uniform(0, days * 1440, n)).astype(np.int64)
     with path.open("w") as stream:
@@ -260,7 +269,7 @@ def log_of(path: Path, n: int, days: float) -> Path:
 MEASURED = """
 import re, sys, time
 from pathlib import Path
-from locust_realism.analysis.log_fit import fit_log
+from locust_realism.fit.fitting import fit_log
 began = time.process_time()
 document = fit_log([Path(sys.argv[1])])
 # not ru_maxrss, in which a process inherits what its parent had
@@ -270,7 +279,7 @@ print(document["source"]["requests"], peak, time.process_time() - began)
 
 
 def measured(path: Path) -> tuple[int, float]:
-    """Requests read by a process of its own, and its greatest memory in MB."""
+    """Return the requests read in a separate process, and its peak memory in MB."""
     done = subprocess.run(
         [sys.executable, "-c", MEASURED, path], capture_output=True, text=True, timeout=1200, check=True
     )

@@ -10,24 +10,25 @@ import numpy as np
 import pytest
 
 from locust_realism.analysis import long_runs
-from locust_realism.analysis.evidence import Facts
-from locust_realism.analysis.long_runs import OF_ALL, recorded_tables, with_recorded_tables
+from locust_realism.analysis.long_runs import recorded_tables, with_recorded_tables
 from locust_realism.analysis.settings import AnalysisSettings
 from locust_realism.analysis.summary import summarize
+from locust_realism.analysis.verdict.evidence import Facts
 from locust_realism.recording import slices
+from locust_realism.recording.columns import pack
 from locust_realism.recording.launches import Label, LaunchLog
 from locust_realism.recording.offsets import ClockLine, on_master_clock
-from locust_realism.recording.packing import pack
 from locust_realism.recording.slices import recorded_launches
 from locust_realism.recording.spool import Spool
 from locust_realism.recording.store import WHOLE_RUN, Since
 
 START = 1_700_000_000_000_000
 N = 60_000
+TABLES = ("launches", "response_times", "bytes")
 
 
 def launched(n: int = N, names: int = 7, seed: int = 1) -> LaunchLog:
-    """Rows in the order of their ends, as a recording has them: with ties, stragglers, and times of all sizes."""
+    """Return rows in the order of their ends, as in a recording: with ties, stragglers, and times of all sizes."""
     rng = np.random.default_rng(seed)
     launch = START + np.sort(rng.integers(0, 20_000_000, n)) // 100 * 100
     response = rng.lognormal(9, 2, n).astype(np.int64)
@@ -55,13 +56,13 @@ def record(directory: Path, log: LaunchLog, parts: int = 5) -> None:
 
 @pytest.fixture
 def small_slices(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Slices, tables and cells so small that every border is crossed many times."""
+    """Make slices, tables and cells so small that every border is crossed many times."""
     monkeypatch.setattr(slices, "SLICE_ROWS", 7000)
 
 
 def assert_same(found: Any, expected: Any) -> None:
-    """Bit for bit, but deviations to 12 digits: theirs are sums of squares."""
-    for key in OF_ALL:
+    """Compare bit for bit, standard deviations to 12 digits."""
+    for key in TABLES:
         assert [row["label"] for row in found[key]] == [row["label"] for row in expected[key]]
         for mine, theirs in zip(found[key], expected[key], strict=True):
             assert mine.keys() == theirs.keys()
@@ -89,7 +90,7 @@ CUTS: list[dict[str, Any]] = [
 
 @pytest.mark.usefixtures("small_slices")
 @pytest.mark.parametrize("cut", CUTS, ids=str)
-def test_equal_to_one_sort_of_all_rows(tmp_path: Path, cut: dict[str, Any]) -> None:
+def test_tables_equal_one_sort_of_all_rows(tmp_path: Path, cut: dict[str, Any]) -> None:
     log, settings = launched(), AnalysisSettings(charts=False, **cut)
     record(tmp_path, log)
     with recorded_launches(tmp_path, {}) as launches:
@@ -133,7 +134,7 @@ def test_rows_since_a_reset_by_order_of_arrival(tmp_path: Path) -> None:
         assert_same(recorded_tables(launches), summarize(log.take(kept)))
 
 
-def test_more_ranges_than_fit_take_more_runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_more_ranges_than_fit_take_more_passes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Counters that do not fit into memory at once, and ranges that are narrowed twice, give the same figures."""
     monkeypatch.setattr("locust_realism.recording.selection.TABLE", 3000)
     monkeypatch.setattr("locust_realism.recording.selection.STEP_BITS", 9)
@@ -164,8 +165,8 @@ def test_one_row_and_none(tmp_path: Path) -> None:
     assert (nothing["window"]["n"], nothing["launches"]) == (0, [])
 
 
-def test_parts_that_are_merged_while_they_are_read(tmp_path: Path) -> None:
-    """The writer goes on, merges and deletes; what was opened is read to its end."""
+def test_parts_merged_during_the_reading(tmp_path: Path) -> None:
+    """The writer goes on, merges and deletes; the reader finishes the files that it opened."""
     log = launched(2000)
     record(tmp_path, log)
     with recorded_launches(tmp_path, {}) as launches:
@@ -179,12 +180,12 @@ def test_parts_that_are_merged_while_they_are_read(tmp_path: Path) -> None:
         assert launches.rows == 2100
 
 
-def test_what_needs_the_launches_themselves_is_refused(tmp_path: Path) -> None:
+def test_settings_that_need_the_launches_are_refused(tmp_path: Path) -> None:
     with recorded_launches(tmp_path, {}) as launches, pytest.raises(ValueError, match="mser5=True"):
         recorded_tables(launches, AnalysisSettings(mser5=True))
 
 
-def test_since_says_which_rows_are_kept() -> None:
+def test_since_selects_rows_by_arrival() -> None:
     assert WHOLE_RUN.kept(10, 5) == slice(0, None)
     assert Since(12).kept(10, 5) == slice(2, None)
     kept = Since(12, ((13, 14), (30, 40))).kept(10, 5)
@@ -192,7 +193,7 @@ def test_since_says_which_rows_are_kept() -> None:
 
 
 @pytest.mark.parametrize("age_s", [None, 12.0])
-def test_what_the_verdict_is_about_is_still_said_of_all_launches(tmp_path: Path, age_s: float | None) -> None:
+def test_the_window_of_all_launches_states_the_part_of_the_verdict(tmp_path: Path, age_s: float | None) -> None:
     log = launched(5000)
     record(tmp_path, log)
     newest = log.take(log.launch_us > START + 5_000_000)
@@ -203,7 +204,7 @@ def test_what_the_verdict_is_about_is_still_said_of_all_launches(tmp_path: Path,
     window = with_recorded_tables(document, tables, age_s)["window"]
     assert window["n"] == 5000
     assert window["judged"] == document["window"]["judged"] < len(newest)
-    told = "The launch pattern is judged from 8.0 s, when all users had been started, to 15.0 s, when they were told"
-    assert window["sentence"].count(told) == document["window"]["sentence"].count(told) == 1
+    covered = "The verdict covers the time from full spawn at 8.0 s to the stop request at 15.0 s."
+    assert window["sentence"].count(covered) == document["window"]["sentence"].count(covered) == 1
     window = with_recorded_tables(summarize(newest, run_start_us=START), tables, age_s)["window"]
-    assert "judged" not in window["sentence"]
+    assert "verdict covers" not in window["sentence"]

@@ -1,21 +1,21 @@
-"""The verdict on single names: what is wrong with one does not colour the others."""
+"""The verdict on single names: a fault of one does not colour the others."""
 
 from __future__ import annotations
 
 import numpy as np
 import pytest
 
-from locust_realism.analysis.evidence import Facts
 from locust_realism.analysis.settings import AnalysisSettings, VerdictBounds
 from locust_realism.analysis.summary import summarize
+from locust_realism.analysis.verdict.evidence import Facts
 from locust_realism.recording.launches import LaunchLog
-from locust_realism.workload.rates import SineRate
+from locust_realism.workload.rates.shapes import SineRate
 
 N = 20_000
 
 
 def log_of(**launches: np.ndarray) -> LaunchLog:
-    """Launches in seconds of each name."""
+    """Return a log of the launches, in seconds, of each name."""
     times = np.concatenate(list(launches.values()))
     names = np.repeat(list(launches), [len(each) for each in launches.values()])
     order = np.argsort(times, kind="stable")
@@ -31,7 +31,7 @@ def statuses(log: LaunchLog, facts: Facts | None = None, **changes: object) -> d
     return {row["label"]: row["status"] for row in document["names"]}
 
 
-def test_each_name_has_a_colour_of_its_own_in_the_order_of_the_table() -> None:
+def test_each_name_has_its_colour_in_the_order_of_the_table() -> None:
     rng = np.random.default_rng(2)
     document = summarize(
         log_of(
@@ -66,7 +66,7 @@ def test_the_bounds_are_the_settings() -> None:
     assert statuses(log, bounds=VerdictBounds(cov_amber=0.4, cov_red=0.4)) == {"home": "green"}
 
 
-def test_a_planned_day_is_no_bunching_of_a_name() -> None:
+def test_planned_rate_is_no_bunching_of_a_name() -> None:
     """A sine of relative amplitude 0.8 in 20 s: too fast for windows of 200 gaps at 8 a second."""
     rate = SineRate(min_rate=1.6, max_rate=14.4, period=20)
     u = np.cumsum(np.random.default_rng(7).exponential(1, N))
@@ -75,7 +75,7 @@ def test_a_planned_day_is_no_bunching_of_a_name() -> None:
     assert statuses(log, Facts(planned_profile=rate, run_start_us=0)) == {"home": "green"}
 
 
-def test_a_coarse_clock_is_no_bunching_of_a_name() -> None:
+def test_coarse_clock_is_no_bunching_of_a_name() -> None:
     """1,000 launches a second in whole milliseconds have a CoV of 1.08 as recorded."""
     log = log_of(home=np.floor(poisson(1000) * 1000) / 1000)
     document = summarize(log)
@@ -83,8 +83,8 @@ def test_a_coarse_clock_is_no_bunching_of_a_name() -> None:
     assert document["names"][0]["status"] == "green"
 
 
-def test_a_name_that_a_task_repeats_counts_once_a_task() -> None:
-    """Four images of one name after a page: independent users all the same; unless the tasks themselves are not."""
+def test_repeated_name_counts_once_a_task() -> None:
+    """Four images of one name after a page come from independent users, unless the tasks are bunched."""
 
     def tasks(starts: np.ndarray) -> LaunchLog:
         launches = starts[:, None] + np.array([0, 0.021, 0.042, 0.063])
@@ -108,7 +108,7 @@ def test_a_name_that_a_task_repeats_counts_once_a_task() -> None:
 
 
 @pytest.mark.parametrize("held", [(None, None), (10**12, None)])
-def test_names_are_not_judged_while_users_are_started(held: tuple[int | None, int | None]) -> None:
+def test_names_have_no_verdict_during_the_ramp(held: tuple[int | None, int | None]) -> None:
     assert statuses(log_of(home=poisson(100)), Facts(held_us=held)) == {}
 
 

@@ -1,4 +1,4 @@
-"""Observed rates: intervals with the coverage they claim, weekdays, clocks that jump, bins."""
+"""Observed rates: coverage of intervals, weekdays, clock jumps, bins."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from locust_realism.workload.observed_rates import (
+from locust_realism.fit.rates import (
     MINUTES,
     WEEKDAYS,
     ArrivalCounter,
@@ -16,7 +16,6 @@ from locust_realism.workload.observed_rates import (
     days_dispersion,
     folded,
     poisson_interval,
-    rates,
     weekday,
 )
 
@@ -25,7 +24,7 @@ MONDAY = (date(2026, 3, 2) - date(1970, 1, 1)).days
 
 
 @pytest.mark.parametrize("confidence", [0.9, 0.99])
-def test_poisson_intervals_are_those_of_scipy(confidence: float) -> None:
+def test_poisson_intervals_equal_those_of_scipy(confidence: float) -> None:
     counts = np.array([0, 1, 2, 10, 1000])
     low, high = poisson_interval(counts, confidence)
     tail = (1 - confidence) / 2
@@ -35,7 +34,7 @@ def test_poisson_intervals_are_those_of_scipy(confidence: float) -> None:
 
 
 @pytest.mark.parametrize("mean", [0.5, 4.0, 60.0])
-def test_poisson_intervals_cover_as_often_as_they_say(mean: float) -> None:
+def test_poisson_intervals_have_their_coverage(mean: float) -> None:
     n = 20_000
     low, high = poisson_interval(np.random.default_rng(1).poisson(mean, n))
     covered = np.mean((low <= mean) & (mean <= high))
@@ -44,12 +43,12 @@ def test_poisson_intervals_cover_as_often_as_they_say(mean: float) -> None:
 
 
 @pytest.mark.parametrize("confidence", [0, 1, -0.5, float("nan")])
-def test_a_confidence_that_is_none_is_refused(confidence: float) -> None:
+def test_impossible_confidence_is_refused(confidence: float) -> None:
     with pytest.raises(ValueError, match="confidence must be in"):
         poisson_interval(3, confidence)
 
 
-def test_weekdays_are_those_of_the_calendar() -> None:
+def test_weekdays_equal_the_calendar() -> None:
     days = np.arange(MONDAY - 400, MONDAY + 400)
     expected = [date.fromordinal(date(1970, 1, 1).toordinal() + day).strftime("%A") for day in days.tolist()]
     assert [WEEKDAYS[i] for i in weekday(days).tolist()] == expected
@@ -65,9 +64,7 @@ def test_minutes_are_observed_between_the_ends() -> None:
 
 
 @pytest.mark.parametrize(("before", "after", "minute", "seconds"), [(2, 3, 150, 0), (3, 2, 150, 120)])
-def test_the_hour_of_a_clock_change_is_not_there_or_there_twice(
-    before: int, after: int, minute: int, seconds: int
-) -> None:
+def test_hour_of_a_clock_change_is_missing_or_double(before: int, after: int, minute: int, seconds: int) -> None:
     counter = ArrivalCounter()
     counter.shift(MONDAY * DAY + before * 3600, MONDAY * DAY + after * 3600)
     seen = counter.observed(MONDAY * DAY, (MONDAY + 1) * DAY, [MONDAY])
@@ -90,21 +87,7 @@ def test_arrivals_are_counted_by_day_and_minute_and_folded() -> None:
     np.testing.assert_array_equal(by_week, np.bincount((local - MONDAY * DAY) % (7 * DAY) // 1800, minlength=336))
 
 
-def test_a_profile_is_the_rates_and_repeats_only_where_all_was_seen() -> None:
-    counts = np.array([3600, 0, 7200, 0] * 6)
-    observed = np.full(24, 3600.0)
-    profile = rates(counts, observed, 3600).profile()
-    assert profile.repeat
-    assert profile.rate([100, 3700, 7300, DAY + 100]).tolist() == [1, 0, 2, 1]
-    observed[20:] = 0
-    part = rates(counts, observed, 3600).profile()
-    assert not part.repeat
-    assert part.end == 20 * 3600
-    with pytest.raises(ValueError, match="at least one bin"):
-        rates(counts, np.zeros(24), 3600).profile()
-
-
-def test_days_that_are_alike_have_dispersion_one_and_others_more() -> None:
+def test_equal_days_have_dispersion_one_and_others_more() -> None:
     rng = np.random.default_rng(4)
     seen = np.full((20, MINUTES), 60.0)
     alike = rng.poisson(0.5, (20, MINUTES))
@@ -117,6 +100,6 @@ def test_days_that_are_alike_have_dispersion_one_and_others_more() -> None:
 
 
 @pytest.mark.parametrize(("per_day", "width"), [(600_000, 60), (50_000, 900), (100, 3600)])
-def test_bins_are_as_fine_as_the_data_bear(per_day: int, width: int) -> None:
+def test_bins_are_as_fine_as_the_data_allow(per_day: int, width: int) -> None:
     counts = np.random.default_rng(5).poisson(per_day / MINUTES, (1, MINUTES))
     assert chosen_width(counts, np.full((1, MINUTES), 60.0)) == width

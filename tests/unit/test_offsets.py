@@ -1,4 +1,4 @@
-"""Clock offsets out of exchanged messages, under busy event loops, shifts and drifts; and launches mapped by them."""
+"""Clock offsets from exchanged messages, under busy event loops, shifts and drifts; and launches mapped by them."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from locust_realism.recording.offsets import SHARED, ClockLine, OffsetEstimator,
 def probes(
     shift_us: float, drift: float, seconds: int = 300, per_second: int = 2, seed: int = 5, busy_us: float = 3000
 ) -> OffsetEstimator:
-    """Messages between a worker whose clock is wrong and a master; each way takes 20 µs and mostly much longer."""
+    """Return messages between a worker with a wrong clock and a master; each way takes 20 µs, mostly much longer."""
     rng = np.random.default_rng(seed)
     estimator = OffsetEstimator()
     for k in range(seconds * per_second):
@@ -35,7 +35,7 @@ def probes(
 
 @pytest.mark.parametrize("shift_us", [-2_000_000.0, -300.0, 0.0, 40.0, 3_600_000_000.0])
 @pytest.mark.parametrize("drift", [0.0, 30e-6, -100e-6])
-def test_offset_is_found_within_what_the_estimate_says(shift_us: float, drift: float) -> None:
+def test_offset_is_within_its_uncertainty(shift_us: float, drift: float) -> None:
     line = probes(shift_us, drift).line()
     middle = 150_000_000
     at = round(middle - shift_us - drift * middle)
@@ -47,13 +47,13 @@ def test_offset_is_found_within_what_the_estimate_says(shift_us: float, drift: f
 
 
 def test_one_probe_alone_would_be_off_by_milliseconds() -> None:
-    """The negative control: without keeping the best of 32 the scatter is that of the busy loop."""
+    """Negative control: without the best of 32 the scatter is that of the busy loop."""
     rng = np.random.default_rng(5)
     there, back = rng.exponential(3000, 1000), rng.exponential(3000, 1000)
     assert np.std((there - back) / 2) > 1500
 
 
-def test_an_error_is_never_larger_than_half_the_way() -> None:
+def test_error_is_at_most_half_the_travel_time() -> None:
     rng = np.random.default_rng(9)
     for _ in range(200):
         there, back, offset = rng.exponential(1000), rng.exponential(10), rng.normal(0, 1e6)
@@ -76,7 +76,7 @@ def test_a_few_probes_give_an_offset_without_drift() -> None:
     assert abs(line.offset_us - 5000) < 4 * line.sd_us
 
 
-def test_launches_are_mapped_only_where_the_clocks_are_known_to_differ() -> None:
+def test_launches_are_mapped_only_if_the_clocks_differ() -> None:
     log = LaunchLog.build([1000, 2000, 3000], 5, planned_us=[900, MISSING, 2900], worker=[0, 1, 2])
     wrong = ClockLine(at_us=0, offset_us=500.0, drift=0.1, sd_us=10.0, probes=64)
     unsure = ClockLine(at_us=0, offset_us=500.0, drift=0.0, sd_us=400.0, probes=64)
@@ -87,8 +87,8 @@ def test_launches_are_mapped_only_where_the_clocks_are_known_to_differ() -> None
     assert on_master_clock(log, {0: SHARED, 1: ClockLine()}) is log
 
 
-def test_bunches_shared_by_workers_are_seen_again_after_mapping() -> None:
-    """Ten requests in one millisecond over two workers: shifted by 40 ms they look like two bunches of five."""
+def test_mapping_restores_bunches_shared_by_workers() -> None:
+    """A shift of 40 ms turns ten requests of one millisecond on two workers into two bunches of five."""
     rng = np.random.default_rng(2)
     true = np.repeat(np.arange(200) * 100_000, 10) + rng.integers(0, 1000, 2000)
     worker = np.tile([0, 1], 1000)

@@ -1,4 +1,4 @@
-"""Blocks of rows: what goes in comes out, whatever it is; small; damage is noticed."""
+"""Blocks of rows: the same rows come back, blocks are small, damage is found."""
 
 from __future__ import annotations
 
@@ -12,8 +12,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from locust_realism.recording.columns import FORMAT_VERSION, VERSION_KEY, combine, from_table, pack, to_table, unpack
 from locust_realism.recording.launches import ROW_DTYPES, Label, LaunchLog, Outcome
-from locust_realism.recording.packing import FORMAT_VERSION, VERSION_KEY, combine, from_table, pack, to_table, unpack
 
 INT64 = st.integers(-(2**63), 2**63 - 1)
 INT32 = st.integers(-(2**31), 2**31 - 1)
@@ -35,8 +35,8 @@ def logs(draw: st.DrawFn) -> LaunchLog:
     return LaunchLog(**rows, labels=labels, outcomes=outcomes)
 
 
-def spelled(log: LaunchLog) -> list[tuple[Any, ...]]:
-    """Rows with label and outcome spelled out, so that logs with other tables compare equal."""
+def written_out(log: LaunchLog) -> list[tuple[Any, ...]]:
+    """Rows with label and outcome written out, so that logs with other tables compare equal."""
     columns = [getattr(log, name).tolist() for name in ROW_DTYPES if name not in ("label", "outcome")]
     labels = [log.labels[k] for k in log.label]
     return list(zip(*columns, labels, [log.outcomes[k] for k in log.outcome], strict=True))
@@ -44,19 +44,19 @@ def spelled(log: LaunchLog) -> list[tuple[Any, ...]]:
 
 @settings(max_examples=80, deadline=None)
 @given(logs())
-def test_unpack_gives_back_what_was_packed(log: LaunchLog) -> None:
-    assert spelled(unpack(pack(log))) == spelled(log)
+def test_unpack_returns_the_packed_rows(log: LaunchLog) -> None:
+    assert written_out(unpack(pack(log))) == written_out(log)
 
 
 @settings(max_examples=30, deadline=None)
 @given(st.lists(logs(), max_size=4))
 def test_packing_and_concatenating_commute(parts: list[LaunchLog]) -> None:
-    """A master that unpacks blocks and joins them holds what one process that recorded all would."""
-    assert spelled(LaunchLog.concat(unpack(pack(part)) for part in parts)) == spelled(LaunchLog.concat(parts))
+    """A master that joins blocks has the rows of a single recorder."""
+    assert written_out(LaunchLog.concat(unpack(pack(part)) for part in parts)) == written_out(LaunchLog.concat(parts))
 
 
 def typical_block(n: int, seed: int = 1, first_byte: bool = True) -> LaunchLog:
-    """Rows as a worker records them: Poisson launches, log-normal response times, in the order of completion."""
+    """Return rows of a typical worker: Poisson launches, log-normal response times, in the order of completion."""
     rng = np.random.default_rng(seed)
     launch = 1_764_000_000_000_000 + np.cumsum(rng.exponential(1000, n)).astype(np.int64)
     response = rng.lognormal(10, 1, n).astype(np.int64)
@@ -80,8 +80,8 @@ def test_a_full_row_takes_at_most_14_bytes_at_3000_rows_a_block() -> None:
     assert len(pack(typical_block(3000))) / 3000 <= 14
 
 
-def test_block_holds_only_the_labels_that_its_rows_use() -> None:
-    """A recorder's tables grow with the run; blocks must not."""
+def test_block_has_only_the_labels_of_its_rows() -> None:
+    """A recorder's tables grow with the run; its blocks do not."""
     labels = tuple(Label("GET", f"/page/{k}") for k in range(10_000))
     log = LaunchLog(**{**vars(LaunchLog.build([1, 2], [3, 4])), "labels": labels})
     assert len(pack(log)) < 10_000
@@ -94,7 +94,7 @@ def test_damaged_block_is_a_value_error(cut: int) -> None:
         unpack(pack(typical_block(50))[:cut])
 
 
-def test_table_of_a_later_format_is_refused_and_one_with_fewer_columns_read() -> None:
+def test_later_format_is_refused_and_fewer_columns_are_read() -> None:
     table = to_table(LaunchLog.build([1, 2], [3, 4], names="home"))
     later = table.replace_schema_metadata({VERSION_KEY: str(FORMAT_VERSION + 1).encode()})
     with pytest.raises(ValueError, match=f"format version {FORMAT_VERSION + 1}, expected at most {FORMAT_VERSION}"):
@@ -116,11 +116,11 @@ def test_combine_by_counting_and_by_sorting_agree() -> None:
 
 
 def test_packing_and_unpacking_import_no_pandas() -> None:
-    """A load generator pays for pyarrow only: pandas would take 60 MB and stop the event loop while it loads."""
+    """A load generator imports pyarrow only: pandas would take 60 MB and stop the event loop."""
     code = (
         "import sys\n"
         "from locust_realism.recording.launches import LaunchLog\n"
-        "from locust_realism.recording.packing import pack, unpack\n"
+        "from locust_realism.recording.columns import pack, unpack\n"
         "log = LaunchLog.build([1, 2], [3, 4], names=['a', 'b'], failed=[True, False])\n"
         "assert unpack(pack(log)).failed.tolist() == [True, False]\n"
         "print(sorted({'pandas', 'scipy', 'gevent', 'locust'} & set(sys.modules)))\n"

@@ -1,4 +1,4 @@
-"""People of a finite population with a clock that the test moves, on several workers that come and go."""
+"""People of a finite population on workers that join and leave; the test sets the time."""
 
 from __future__ import annotations
 
@@ -9,15 +9,21 @@ import numpy as np
 import pytest
 
 from locust_realism.workload.distributions import exponential, lognormal
-from locust_realism.workload.finite_source import FiniteSource
-from locust_realism.workload.people import Move, PeopleSchedule
-from locust_realism.workload.streams import spawn
+from locust_realism.workload.distributions.streams import spawn
+from locust_realism.workload.users.concurrency import FiniteSource
+from locust_realism.workload.users.people import Move, PeopleSchedule
+
+
+def held(schedule: PeopleSchedule) -> int:
+    """Return the number of people away or in session at a worker."""
+    return len(schedule._away) + len(schedule._in_session) + len(schedule._initial)
+
 
 AWAY, SESSION = exponential(9), lognormal(3, cov=1.0)
 
 
 class World:
-    """Workers with their people, and the sessions under way; messages between workers arrive at once."""
+    """Workers with their people and open sessions; messages between workers arrive at once."""
 
     def __init__(self, people: int, members: list[int], seed: int = 1) -> None:
         self.people, self.seed, self.now = people, seed, 0.0
@@ -83,7 +89,7 @@ class World:
             self.counts.append(len(self.sessions))
 
     def everyone(self) -> list[int]:
-        """All people, wherever they are; people in session are known to their worker only."""
+        """Return all people at all workers."""
         return sorted(p for s in self.workers.values() for p in [*s._away, *s._in_session])
 
 
@@ -106,24 +112,24 @@ def test_the_time_average_is_littles_law() -> None:
     assert abs(world.areas / 600 - 50) < 4 * math.sqrt(37.5 / (600 / 9))
 
 
-def test_a_worker_that_joins_gets_its_people_and_nobody_is_lost_or_doubled() -> None:
+def test_a_joining_worker_gets_its_people_without_loss_or_double() -> None:
     world = World(300, [0, 1])
     world.run(20)
     world.change([0, 1, 2])
     world.change([0, 1, 2, 3])
     world.run(120)
     assert world.everyone() == list(range(300))
-    held = [schedule.held for schedule in world.workers.values()]
-    assert min(held) > 40, "all four have about a quarter"
+    sizes = [held(schedule) for schedule in world.workers.values()]
+    assert min(sizes) > 40, "all four have about a quarter"
     assert sum(schedule.moved_anew for schedule in world.workers.values()) == 0
-    assert sum(schedule.expected for schedule in world.workers.values()) == 0
+    assert sum(len(schedule._expected) for schedule in world.workers.values()) == 0
     assert 45 < world.areas / world.now < 105
 
 
-def test_those_of_a_lost_worker_draw_anew_and_the_others_are_not_disturbed() -> None:
+def test_people_of_a_lost_worker_draw_anew_and_others_are_undisturbed() -> None:
     world = World(300, [0, 1, 2])
     world.run(20)
-    lost = world.workers[1].held
+    lost = held(world.workers[1])
     before = {index: set(world.workers[index]._in_session) for index in (0, 2)}
     world.change([0, 2])
     for index, sessions in before.items():
@@ -139,25 +145,25 @@ def test_a_person_in_session_moves_when_the_session_is_over() -> None:
     busy = set(world.workers[0]._in_session)
     world.change([0, 1])
     assert busy == world.workers[0]._in_session
-    assert world.workers[1].expected > 0
+    assert len(world.workers[1]._expected) > 0
     world.run(60)
-    assert world.workers[1].expected == 0
+    assert len(world.workers[1]._expected) == 0
     assert world.everyone() == list(range(100))
 
 
-def test_a_worker_that_dies_with_guests_does_not_take_them_along_for_ever() -> None:
+def test_people_in_session_at_a_dead_worker_return_later() -> None:
     world = World(200, [0])
     world.run(5)
     world.change([0, 1])
-    guests = world.workers[1].expected
+    guests = len(world.workers[1]._expected)
     assert guests > 0
     world.change([1])
-    assert world.workers[1].expected == 0
-    assert world.workers[1].held == 200
+    assert len(world.workers[1]._expected) == 0
+    assert held(world.workers[1]) == 200
     assert world.workers[1].moved_anew >= guests
 
 
-def test_a_worker_that_was_taken_for_lost_keeps_its_sessions_and_drops_its_people() -> None:
+def test_a_worker_considered_lost_keeps_its_sessions_and_drops_its_people() -> None:
     schedule = World(100, [0, 1]).workers[0]
     while schedule.due() < 4:
         schedule.take()
@@ -166,7 +172,7 @@ def test_a_worker_that_was_taken_for_lost_keeps_its_sessions_and_drops_its_peopl
     assert schedule.due() == math.inf
     assert schedule.finished(busy[0], 5.0) is None, "another worker has drawn anew for this person"
     schedule.change([0, 1], 6.0)
-    assert schedule.expected > 0
+    assert len(schedule._expected) > 0
     assert schedule.finished(busy[1], 7.0) is None
 
 
@@ -182,20 +188,20 @@ def test_the_number_of_people_can_be_changed() -> None:
     assert world.everyone() == list(range(50))
 
 
-def test_what_comes_to_the_wrong_worker_is_sent_on_and_nobody_is_taken_twice() -> None:
+def test_people_at_the_wrong_worker_are_forwarded_and_never_doubled() -> None:
     world = World(100, [0, 1])
     moves = [(person, 50.0) for person in range(100)]
     back = world.workers[0].receive(moves)
     theirs = set(world.workers[1]._away) | {e.person for e in world.workers[1]._initial}
     assert {person for person, _ in back} == theirs
-    held = world.workers[0].held
+    size = held(world.workers[0])
     world.workers[0].receive(moves)
-    assert world.workers[0].held == held
+    assert held(world.workers[0]) == size
 
 
-def test_without_anybody_the_schedule_is_empty() -> None:
+def test_the_schedule_without_people_is_empty() -> None:
     schedule = World(1, [0, 1]).workers
-    empty = [s for s in schedule.values() if s.held == 0]
+    empty = [s for s in schedule.values() if held(s) == 0]
     assert len(empty) == 1
     assert empty[0].due() == math.inf
     with pytest.raises(IndexError):

@@ -12,20 +12,20 @@ from scipy.stats import binom
 from locust_realism.analysis.percentiles import (
     QUANTILES,
     RULES,
-    batch_interval,
     exact_quantile,
     interval_ranks,
     order_by_group,
     percentile_interval,
     percentile_rank,
     percentiles,
+    sorted_percentiles,
 )
 
 SAMPLES = st.lists(st.integers(-(2**40), 2**40), min_size=1, max_size=300)
 
 
 def plain(values, quantile, rule):
-    """The definition, spelled out on a Python list with fractions."""
+    """Return the definition, computed on a Python list with fractions."""
     ordered, n, p = sorted(values), len(values), Fraction(str(quantile))
     if rule == "linear":
         low, part = divmod((n - 1) * p, 1)
@@ -43,17 +43,17 @@ def plain(values, quantile, rule):
     SAMPLES, st.sampled_from([0, "0.001", 0.1, 0.5, 0.55, 0.9, 0.95, "0.99", 0.999, 1]), st.sampled_from(list(RULES))
 )
 @settings(deadline=None)
-def test_every_rule_gives_what_a_plain_sort_and_exact_arithmetic_give(values, quantile, rule):
+def test_every_rule_equals_a_plain_sort_with_exact_arithmetic(values, quantile, rule):
     assert percentiles(values, [quantile], rule)[0] == plain(values, quantile, rule)
 
 
 @given(SAMPLES, st.lists(st.integers(0, 3), min_size=300, max_size=300))
 @settings(deadline=None)
-def test_groups_give_what_each_group_alone_gives(values, codes):
+def test_each_group_equals_the_group_alone(values, codes):
     values, codes = np.array(values), np.array(codes[: len(values)])
-    found = order_by_group(values, codes, 5).percentiles(QUANTILES)
+    grouped = order_by_group(values, codes, 5)
     for group in range(5):
-        np.testing.assert_array_equal(found[group], percentiles(values[codes == group]))
+        np.testing.assert_array_equal(sorted_percentiles(grouped.group(group)), percentiles(values[codes == group]))
 
 
 @pytest.mark.parametrize("dtype", [np.uint32, np.int64, np.float64])
@@ -62,7 +62,6 @@ def test_large_samples_of_every_type_equal_the_sorted_one_bit_for_bit(dtype):
     ordered = np.sort(values)
     expected = [float(ordered[math.ceil(len(values) * Fraction(str(q))) - 1]) for q in QUANTILES]
     assert percentiles(values).tolist() == expected
-    assert percentiles(values.copy(), in_place=True).tolist() == expected
     assert percentiles(values, np.linspace(0, 1, 41).round(3).tolist())[20] == expected[0], "and by sorting"
 
 
@@ -71,7 +70,7 @@ def test_the_linear_rule_is_numpys():
     assert percentiles(values, QUANTILES, "linear") == pytest.approx(np.quantile(values, QUANTILES), rel=1e-14)
 
 
-def test_values_beyond_32_bits_and_below_zero_are_ordered_rightly():
+def test_values_beyond_32_bits_and_below_zero_are_in_order():
     values = np.array([2**33, -5, 2**34, 7])
     assert percentiles(values, [0.25, 0.5, 1]).tolist() == [-5, 7, 2**34]
     grouped = order_by_group(values, np.array([0, 1, 1, 0]), 2)
@@ -96,7 +95,7 @@ def test_ranks_are_exact_where_floating_point_is_not():
     assert off > 5, "floating point is wrong often enough to matter"
 
 
-def test_the_input_stays_as_it_is_unless_in_place_is_asked_for():
+def test_the_input_stays_as_it_is():
     values = np.array([5, 1, 4], dtype=np.uint32)
     percentiles(values)
     assert values.tolist() == [5, 1, 4]
@@ -115,7 +114,6 @@ def test_the_input_stays_as_it_is_unless_in_place_is_asked_for():
         (lambda: interval_ranks(10, 0.5, 1.0), "confidence is 1.0"),
         (lambda: order_by_group(np.arange(2), np.array([0, 3]), 2), r"codes are in \[0, 3\], expected \[0, 1\]"),
         (lambda: order_by_group(np.arange(3), np.array([0, 1]), 2), "codes has 2 rows, expected 3"),
-        (lambda: batch_interval(np.arange(100), 0.5, batches=1), "batches is 1, expected at least 2"),
     ],
 )
 def test_bad_input_is_named_with_its_bound(call, message):
@@ -146,30 +144,10 @@ def test_it_takes_368_values_for_p99_and_3688_for_p999():
 
 
 @pytest.mark.parametrize(("n", "p"), [(200, 0.5), (400, 0.95), (800, 0.99)])
-def test_the_interval_covers_the_true_quantile_as_often_as_it_says(n, p):
+def test_the_interval_covers_the_true_quantile_at_its_confidence(n, p):
     """Exact coverage is at least 95 %; of 3,000 samples at most 4 standard errors fewer may cover."""
     rng, truth, runs = np.random.default_rng(5), -math.log(1 - p), 3000
     samples = np.sort(rng.exponential(1.0, (runs, n)), axis=1)
     inside = sum(low <= truth <= high for low, high in (percentile_interval(row, p) for row in samples))
     assert inside / runs > 0.95 - 4 * math.sqrt(0.95 * 0.05 / runs)
-    assert inside / runs < 0.99, "an interval that always covers says nothing"
-
-
-def test_batches_cover_where_neighbours_depend_on_each_other_and_order_statistics_do_not():
-    """Values that follow their neighbour with a correlation of 0.95: 300 runs, 4 standard errors of tolerance."""
-    rng, runs, n, rho = np.random.default_rng(6), 300, 20_000, 0.95
-    noise = rng.normal(0, math.sqrt(1 - rho**2), (runs, n))
-    values = np.empty_like(noise)
-    values[:, 0] = rng.normal(0, 1, runs)
-    for i in range(1, n):
-        values[:, i] = rho * values[:, i - 1] + noise[:, i]
-    truth = 1.2815515655446004  # the normal distribution's 90 %
-    batches = [batch_interval(row, 0.9) for row in values]
-    naive = [percentile_interval(np.sort(row), 0.9) for row in values]
-    covered = sum(low <= truth <= high for low, high in batches) / runs
-    assert covered > 0.95 - 4 * math.sqrt(0.95 * 0.05 / runs)
-    assert sum(low <= truth <= high for low, high in naive) / runs < 0.7, "the negative control"
-
-
-def test_too_few_values_for_batches_give_no_interval():
-    assert batch_interval(np.arange(1000), 0.99) is None
+    assert inside / runs < 0.99, "an interval that always covers is too wide"

@@ -1,4 +1,4 @@
-"""Stages that the plan or the number of users shows: exact limits, what held, and none where nothing holds."""
+"""Stages of the plan or of constant users: exact limits and held values."""
 
 from __future__ import annotations
 
@@ -7,14 +7,14 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from locust_realism.analysis.evidence import Facts
-from locust_realism.analysis.planned_stages import held_rates, planned_stages
 from locust_realism.analysis.settings import AnalysisSettings, WorkloadModel
 from locust_realism.analysis.summary import summarize
+from locust_realism.analysis.verdict.evidence import Facts
+from locust_realism.analysis.verdict.stages import held_rates, planned_stages
 from locust_realism.recording.launches import LaunchLog
-from locust_realism.workload.arrivals import arrival_times
-from locust_realism.workload.profile import RateProfile
-from locust_realism.workload.rates import ConstantRate, PiecewiseLinearRate, SineRate, StepRate
+from locust_realism.workload.rates.profile import RateProfile
+from locust_realism.workload.rates.shapes import ConstantRate, PiecewiseLinearRate, SineRate, StepRate
+from locust_realism.workload.users.arrivals import arrival_times
 
 ORIGIN = 1_700_000_000_000_000
 
@@ -25,7 +25,7 @@ ORIGIN = 1_700_000_000_000_000
 )
 @settings(deadline=None, max_examples=80)
 def test_the_steps_of_a_profile_are_its_stages(lengths: list[tuple[float, float]], rest: float) -> None:
-    """Whatever the steps: limits to a millisecond, equal neighbours one stage, no stage without launches."""
+    """Any steps: limits to a millisecond, equal neighbours one stage, no stage without launches."""
     steps, t = [], 0.0
     for length, rate in lengths:
         steps.append((t, rate))
@@ -45,14 +45,14 @@ def test_the_steps_of_a_profile_are_its_stages(lengths: list[tuple[float, float]
         assert mine == pytest.approx(tuple(theirs), abs=2e-3)
 
 
-def test_the_level_part_of_a_ramp_is_a_stage_and_its_slopes_are_not() -> None:
+def test_only_the_constant_part_of_a_ramp_is_a_stage() -> None:
     ramp = PiecewiseLinearRate([(0, 0), (33.3, 20), (95.7, 20), (120, 0)])
     assert held_rates(ramp, 120) == [(pytest.approx(33.3, abs=0.02), pytest.approx(95.7, abs=0.02), 20.0)]
 
 
 @pytest.mark.parametrize("period", [60, 3600, 86_400, 604_800])
 @pytest.mark.parametrize("duration", [60, 3600, 86_400])
-def test_a_rate_that_always_moves_has_no_stage(period: float, duration: float) -> None:
+def test_a_rate_that_always_changes_has_no_stage(period: float, duration: float) -> None:
     assert held_rates(SineRate(min_rate=1, max_rate=9, period=period), duration) == []
 
 
@@ -88,7 +88,7 @@ def stages_of(log: LaunchLog, facts: Facts, **changes: object) -> list[dict[str,
 STEPS = StepRate([(0, 20), (100, 60), (200, 40)])
 
 
-def test_each_step_of_a_plan_is_a_row_of_the_document_with_what_was_planned_and_what_came() -> None:
+def test_each_step_of_a_plan_is_a_row_with_planned_and_measured_rate() -> None:
     model = WorkloadModel(kind="open", think_time_s=2.0)
     rows = stages_of(log_of(STEPS, 300), Facts(model=model, planned_profile=STEPS))
     assert [row["planned_rate"] for row in rows] == [20, 60, 40]
@@ -100,19 +100,19 @@ def test_each_step_of_a_plan_is_a_row_of_the_document_with_what_was_planned_and_
     assert sum(int(row["n"]) for row in rows) >= len(log_of(STEPS, 300)) - 2  # type: ignore[call-overload]
 
 
-def test_users_and_rate_that_hold_together_are_one_stage_and_else_two() -> None:
+def test_users_and_rate_over_the_same_time_are_one_stage() -> None:
     together = stages_of(log_of(STEPS, 300, np.repeat([20, 60, 40], 100)), Facts(planned_profile=STEPS))
     assert [(row["users"], row["planned_rate"]) for row in together] == [(20, 20), (60, 60), (40, 40)]
     apart = stages_of(log_of(STEPS, 300, 7), Facts(planned_profile=STEPS))
     assert [(row.get("users"), row["planned_rate"]) for row in apart] == [(7, None), (None, 20), (None, 60), (None, 40)]
 
 
-def test_arrivals_of_users_that_hold_are_stages_too() -> None:
+def test_constant_arrivals_of_users_are_stages_too() -> None:
     rows = stages_of(log_of(ConstantRate(30), 300), Facts(arrival_profile=STEPS))
     assert [(row["arrival_rate"], row["planned_rate"]) for row in rows] == [(20, None), (60, None), (40, None)]
 
 
-def test_a_stage_reaches_no_further_than_what_is_analysed() -> None:
+def test_a_stage_ends_with_the_window() -> None:
     rows = stages_of(log_of(STEPS, 300), Facts(planned_profile=STEPS), skip_s=50.0, duration_s=150.0)
     assert [row["planned_rate"] for row in rows] == [20, 60]
     assert [row["start_s"] for row in rows] == [pytest.approx(50, abs=0.5), 100.0]

@@ -1,4 +1,4 @@
-"""Queues of a target: departures are those of queueing theory, of a plain simulation, and of cases done by hand."""
+"""Queues of a target: departures as in queueing theory, in a plain simulation, and in cases done by hand."""
 
 from __future__ import annotations
 
@@ -10,14 +10,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from locust_realism.targets import theory
-from locust_realism.targets.interruptions import Stalls, WorkClock
-from locust_realism.targets.queues import DISCIPLINES, FcfsQueue, Job, Queue, SharedQueue
+from locust_realism.targets.queues import DISCIPLINES, FcfsQueue, Job, Queue, SharedQueue, Stalls, WorkClock
 
 ARRIVALS = st.lists(st.tuples(st.floats(0, 3), st.floats(0.01, 3)), min_size=1, max_size=30)
 
 
 def play(queue: Queue, arrivals: list[tuple[float, float]]) -> list[Job]:
-    """Jobs (gap, work) through a queue that is looked at only when somebody comes, and at the end."""
+    """Return the jobs (gap, work) of a queue that advances at arrivals only, and at the end."""
     now, jobs = 0.0, []
     for gap, work in arrivals:
         now += gap
@@ -25,20 +24,20 @@ def play(queue: Queue, arrivals: list[tuple[float, float]]) -> list[Job]:
         job = queue.arrive(now, work)
         assert job is not None
         jobs.append(job)
-    while (due := queue.due()) is not None:
-        assert queue.advance(due), "nobody left when somebody was due"
+    while (due := queue.due()) < math.inf:
+        assert queue.advance(due), "no departure at the due time"
     return jobs
 
 
 def responses(queue: Queue, rate: float, service: float, n: int, seed: int) -> np.ndarray:
-    """Response times of n Poisson arrivals with exponential work, the first tenth left out."""
+    """Return the response times of n Poisson arrivals with exponential work, without the first tenth."""
     rng = np.random.default_rng(seed)
     jobs = play(queue, list(zip(rng.exponential(1 / rate, n), rng.exponential(service, n), strict=True)))
     return np.array([job.departed - job.arrived for job in jobs])[n // 10 :]
 
 
 def batch_interval(values: np.ndarray, batches: int = 30) -> tuple[float, float]:
-    """Mean and half width of a 99.9 % interval, by means of batches (t with 29 degrees of freedom: 3.66)."""
+    """Return mean and half width of a 99.9 % interval from batch means (t with 29 degrees of freedom: 3.66)."""
     means = values[: len(values) // batches * batches].reshape(batches, -1).mean(axis=1)
     return float(means.mean()), 3.66 * float(means.std(ddof=1)) / math.sqrt(batches)
 
@@ -63,7 +62,7 @@ def test_quantiles_are_those_of_theory(servers: int) -> None:
     assert abs(share - 0.05) < half < 0.02
 
 
-def test_sharing_does_not_care_for_the_distribution_and_a_line_does() -> None:
+def test_the_distribution_matters_first_come_first_served_and_not_shared() -> None:
     rng = np.random.default_rng(3)
     n, rate, service = 40_000, 20.0, 0.03
     arrivals = list(zip(rng.exponential(1 / rate, n), rng.gamma(0.25, 4 * service, n), strict=True))  # CoV 2
@@ -77,7 +76,7 @@ def test_sharing_does_not_care_for_the_distribution_and_a_line_does() -> None:
 
 
 @given(arrivals=ARRIVALS, servers=st.integers(1, 4))
-def test_first_come_first_served_is_the_recursion_of_kiefer_and_wolfowitz(
+def test_first_come_first_served_follows_kiefer_and_wolfowitz(
     arrivals: list[tuple[float, float]], servers: int
 ) -> None:
     free, now, expected = [0.0] * servers, 0.0, []
@@ -90,8 +89,8 @@ def test_first_come_first_served_is_the_recursion_of_kiefer_and_wolfowitz(
 
 
 @given(arrivals=ARRIVALS, servers=st.integers(1, 4))
-def test_sharing_gives_each_the_same_in_small_steps(arrivals: list[tuple[float, float]], servers: int) -> None:
-    """Against the definition, event by event: what each has left shrinks by the same share."""
+def test_sharing_gives_each_job_the_same_share(arrivals: list[tuple[float, float]], servers: int) -> None:
+    """By the definition, event by event: the work left of each job shrinks by the same share."""
     comes = np.cumsum([gap for gap, _ in arrivals]).tolist()
     left = dict(enumerate(work for _, work in arrivals))
     now, present, expected = 0.0, set[int](), {}
@@ -114,7 +113,7 @@ def test_sharing_gives_each_the_same_in_small_steps(arrivals: list[tuple[float, 
 
 
 @pytest.mark.parametrize("discipline", DISCIPLINES)
-def test_a_full_station_refuses_as_theory_says(discipline: str) -> None:
+def test_a_full_station_refuses_as_in_theory(discipline: str) -> None:
     rng, queue, now = np.random.default_rng(4), DISCIPLINES[discipline](2, 1, WorkClock()), 0.0
     n, rate, service = 40_000, 20.0, 0.1
     refused = []
@@ -129,18 +128,18 @@ def test_a_full_station_refuses_as_theory_says(discipline: str) -> None:
 
 
 @pytest.mark.parametrize("discipline", DISCIPLINES)
-def test_a_stall_holds_up_all_and_loses_nothing(discipline: str) -> None:
+def test_a_stall_delays_all_jobs_and_loses_none(discipline: str) -> None:
     queue = DISCIPLINES[discipline](1, None, WorkClock(Stalls(every=5, length=1.5)))
     assert [job.departed for job in play(queue, [(3.0, 1.0), (4.0, 0.5)])] == pytest.approx([5.5, 7.5])
 
 
 @pytest.mark.parametrize("discipline", DISCIPLINES)
-def test_a_pause_that_begins_in_mid_service_puts_it_off(discipline: str) -> None:
+def test_a_pause_within_a_service_delays_it(discipline: str) -> None:
     clock = WorkClock()
     queue = DISCIPLINES[discipline](1, None, clock)
     job = queue.arrive(0.0, 1.0)
     clock.pause(0.4, 2.0)
-    clock.pause(1.0, 0.5)  # while the first is on: after it
+    clock.pause(1.0, 0.5)  # within the first pause: appended to it
     assert queue.due() == pytest.approx(3.5)
     assert queue.advance(3.4) == []
     assert queue.advance(3.5) == [job]
@@ -164,20 +163,23 @@ def test_work_time_and_wall_time_are_inverse(t: float, every: float, share: floa
     assert clock.work(clock.wall(clock.work(now))) == pytest.approx(clock.work(now), abs=1e-6)
 
 
-def test_closed_systems_are_as_in_the_textbook() -> None:
-    """Asymptotes of the operational laws: X <= min(N/(Z+S), c/S), and nobody waits where servers are enough."""
+def test_closed_systems_follow_the_operational_laws() -> None:
+    """Asymptotes of the operational laws: X <= min(N/(Z+S), c/S), and no waits with enough servers."""
     assert theory.closed(200, 12.5, 0.0523, servers=200).response == pytest.approx(0.0523)
     heavy = theory.closed(200, 1.0, 0.0523, servers=8)
     assert heavy.throughput == pytest.approx(8 / 0.0523, rel=1e-3)
     assert heavy.response == pytest.approx(200 / heavy.throughput - 1.0)
-    light = theory.closed(1000, 100.0, 0.05, servers=1)  # many who seldom come: M/M/1
+    light = theory.closed(1000, 100.0, 0.05, servers=1)  # many users with rare requests: M/M/1
     assert light.response == pytest.approx(theory.mmc_response(light.throughput, 0.05), rel=0.01)
 
 
 @pytest.mark.parametrize(
     ("call", "message"),
     [
-        (lambda: theory.mmc_response(20, 0.05), "load must be < servers = 1, not 1.0"),
+        (
+            lambda: theory.mmc_response(20, 0.05),
+            r"load must be < servers = 1 \(the queue would grow without end\), not 1.0",
+        ),
         (lambda: theory.mmc_quantile(1.0, 1, 0.05), r"q must be in \[0, 1\), not 1.0"),
         (lambda: theory.mg1_response(10, 0.05, cov=-1), "cov must be >= 0, not -1.0"),
         (lambda: Stalls(every=5, length=5), "length must be < every = 5.0, not 5.0"),

@@ -1,4 +1,4 @@
-"""Rate profiles: the integral and its inverse are those of the rate, whatever the profile."""
+"""Rate profiles: integral and inverse of every profile agree with its rate."""
 
 from __future__ import annotations
 
@@ -11,8 +11,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from locust_realism.workload.rate_csv import rate_from_csv
-from locust_realism.workload.rates import (
+from locust_realism.workload.rates.csv_file import rate_from_csv
+from locust_realism.workload.rates.shapes import (
     ConstantRate,
     PiecewiseLinearRate,
     RateProfile,
@@ -73,7 +73,7 @@ def test_inverse_undoes_cumulative(profile: RateProfile, times: list[float]) -> 
 
 @settings(max_examples=100, deadline=None)
 @given(profiles, st.lists(st.floats(0, 1e6), min_size=2, max_size=20))
-def test_cumulative_and_inverse_never_fall(profile: RateProfile, times: list[float]) -> None:
+def test_cumulative_and_inverse_never_decrease(profile: RateProfile, times: list[float]) -> None:
     t = np.sort(times)
     u = profile.cumulative(t)
     slack = 1e-11 * (np.abs(u).max() + np.abs(profile.cumulative(2e5 + t)).max() + 1)
@@ -84,7 +84,7 @@ def test_cumulative_and_inverse_never_fall(profile: RateProfile, times: list[flo
 
 @settings(max_examples=100, deadline=None)
 @given(profiles)
-def test_plain_data_makes_the_same_profile(profile: RateProfile) -> None:
+def test_a_profile_survives_json(profile: RateProfile) -> None:
     assert rate_profile_from_dict(json.loads(json.dumps(profile.to_dict()))) == profile
 
 
@@ -103,7 +103,7 @@ EXAMPLES: list[RateProfile] = [
 
 @pytest.mark.parametrize("profile", EXAMPLES, ids=repr)
 def test_cumulative_is_the_integral_of_rate(profile: RateProfile) -> None:
-    """Against a midpoint sum that knows nothing of the closed forms; its error is the curvature's and the jumps'."""
+    """The closed forms agree with a midpoint sum, up to its error from curvature and jumps."""
     for start, end in ((0.0, 50.0), (-30.0, 0.0)):
         edges = np.linspace(start, end, 200_001)
         width = edges[1] - edges[0]
@@ -121,7 +121,7 @@ def test_shapes_and_scalars() -> None:
     assert profile.inverse([]).shape == (0,)
 
 
-def test_sine_goes_where_it_is_told() -> None:
+def test_a_sine_has_its_extremes_where_set() -> None:
     by_peak = SineRate(2, 6, 100, peak_at=30)
     assert by_peak.rate([30, 80, 5, 55, 130]) == pytest.approx([6, 2, 4, 4, 6])
     # The quarter on each side of the peak: P/4 at the middle rate and the area P/(2 pi) of a quarter of a sine.
@@ -140,7 +140,7 @@ def test_sine_inverse_is_exact_after_many_periods_and_at_a_trough_of_zero() -> N
     assert np.all(np.abs(profile.cumulative(profile.inverse(u)) - u) <= 4 * np.spacing(u.max()))
 
 
-def test_rates_of_zero_never_reach() -> None:
+def test_the_inverse_of_a_zero_rate_is_infinite() -> None:
     assert ConstantRate(0).inverse([0, 1]).tolist() == [0, math.inf]
     assert SineRate(0, 0, 5).inverse([0, 1]).tolist() == [0, math.inf]
     assert StepRate(((0, 2), (10, 0))).inverse([20, 20.1]).tolist() == [10, math.inf]
@@ -171,7 +171,7 @@ def test_compression_keeps_rates_and_shortens_time() -> None:
     assert hour.cumulative(3600) == pytest.approx(5 * 3600)
 
 
-def test_sums_are_flat_and_take_the_builtin() -> None:
+def test_sums_are_flat_and_work_with_the_builtin_sum() -> None:
     total = sum([ConstantRate(1), ConstantRate(2), ConstantRate(4)])
     assert isinstance(total, SumRate)
     assert len(total.parts) == 3
@@ -225,7 +225,7 @@ def test_csv_counts_bad_rows_and_shows_the_first(tmp_path: Path) -> None:
     path.write_text("time,rate\n0,1\n5,-1\n4,x\n10\n3,2\n2,2\n9:61,4\n")
     with pytest.raises(ValueError) as error:
         rate_from_csv(path)
-    assert "5 bad of 7 rows, max_bad_rows is 0: line 3: rate must be >= 0, not -1; line 4:" in str(error.value)
+    assert "5 bad of 7 rows, max_bad_rows is 0: line 3: rate must be >= 0, not -1.0; line 4:" in str(error.value)
     assert str(error.value).endswith("; ...")
     assert rate_from_csv(path, max_bad_rows=5) == PiecewiseLinearRate(((0, 1), (3, 2)))
 
@@ -234,13 +234,13 @@ def test_csv_counts_bad_rows_and_shows_the_first(tmp_path: Path) -> None:
     ("text", "message"),
     [("time,rate\n0,1\n", "at least 2 good rows"), ("", "at least 2 good rows"), ("5\n6\n", "2 columns")],
 )
-def test_csv_that_is_no_profile(tmp_path: Path, text: str, message: str) -> None:
+def test_a_csv_without_a_profile_is_refused(tmp_path: Path, text: str, message: str) -> None:
     path = tmp_path / "short.csv"
     path.write_text(text)
     with pytest.raises(ValueError, match=message):
         rate_from_csv(path)
 
 
-def test_csv_unknown_interpolation(tmp_path: Path) -> None:
+def test_an_unknown_interpolation_is_refused(tmp_path: Path) -> None:
     with pytest.raises(ValueError, match="interpolation must be"):
         rate_from_csv(tmp_path / "x.csv", interpolation="cubic")  # type: ignore[arg-type]

@@ -1,4 +1,4 @@
-"""The scripts of the tabs can be joined into one offline page."""
+"""Scripts of the tabs, joined into one offline page."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ STATIC = Path(str(resources.files("locust_realism"))) / "web" / "static"
 MODULES = sorted(path.name for path in STATIC.glob("*.js"))
 
 
-def test_each_module_comes_after_what_it_imports() -> None:
+def test_each_module_comes_after_its_imports() -> None:
     order = module_order()
     assert order[-1] == "report.js"
     assert len(order) == len(set(order)) >= 10

@@ -1,4 +1,4 @@
-"""A name on a server tells which run made it, and whether that run still lives."""
+"""A name on a server identifies its run and shows whether the process exists."""
 
 from __future__ import annotations
 
@@ -9,10 +9,10 @@ from dataclasses import replace
 
 import pytest
 
-from locust_realism.runtime.runid import RunId
+from locust_realism.kit.run_id import RunId
 
 
-def test_the_name_of_anything_of_a_run_gives_the_run_back() -> None:
+def test_every_name_of_a_run_gives_the_run_back() -> None:
     run = RunId.new(os.getpid())
     assert RunId.of(str(run)) == run
     assert RunId.of(f"{run}-3-217") == run
@@ -22,22 +22,22 @@ def test_the_name_of_anything_of_a_run_gives_the_run_back() -> None:
 @pytest.mark.parametrize(
     "name", ["", "lr-", "lr-alice", "alice", "xlr-q3eio0-0a1b2c-3c1-07", "LR-Q3EIO0-0A1B2C-3C1-07"]
 )
-def test_other_names_are_of_no_run(name: str) -> None:
+def test_other_names_belong_to_no_run(name: str) -> None:
     assert RunId.of(name) is None
 
 
-def test_a_run_lives_as_long_as_its_process() -> None:
+def test_a_run_is_alive_as_long_as_its_process() -> None:
     with subprocess.Popen([sys.executable, "-c", "input()"], stdin=subprocess.PIPE) as process:
         run = RunId.new(process.pid)
         assert run.is_here
         assert run.is_alive()
-        assert not replace(run, began=run.began - 3600).is_alive(), "a younger process was given the number"
+        assert not replace(run, began=run.began - 3600).is_alive(), "a younger process with the same number"
         process.kill()
         process.wait()
         assert not run.is_alive()
 
 
-def test_a_run_of_another_machine_cannot_be_asked() -> None:
+def test_the_state_of_another_machines_run_is_unknown() -> None:
     run = replace(RunId.new(os.getpid()), machine="ffffff")
     assert not run.is_here
     with pytest.raises(ValueError, match="another machine"):

@@ -1,4 +1,4 @@
-"""The PDF that is put on a server is one: its table of objects points at them."""
+"""The sample PDF is valid: its table of objects points at them."""
 
 from __future__ import annotations
 
@@ -6,11 +6,11 @@ import re
 
 import pytest
 
-from locust_realism.runtime.sample_pdf import sample_pdf
+from locust_realism.kit.pdf import sample_pdf
 
 
 @pytest.mark.parametrize("size", [800, 801, 100_000])
-def test_it_has_the_size_and_the_structure_of_a_pdf(size: int) -> None:
+def test_a_document_has_the_size_and_the_structure_of_a_pdf(size: int) -> None:
     document = sample_pdf(size)
     assert len(document) == size
     assert document.startswith(b"%PDF-1.4\n")
@@ -25,7 +25,7 @@ def test_it_has_the_size_and_the_structure_of_a_pdf(size: int) -> None:
         assert document[offset:].startswith(b"%d 0 obj" % number)
 
 
-def test_no_two_are_alike_and_none_compresses_to_little() -> None:
+def test_no_two_documents_are_equal_and_none_compresses_well() -> None:
     import zlib
 
     one, other = sample_pdf(50_000), sample_pdf(50_000)
@@ -33,8 +33,8 @@ def test_no_two_are_alike_and_none_compresses_to_little() -> None:
     assert len(zlib.compress(one)) > 20_000
 
 
-def test_too_small_is_refused_with_the_least_size() -> None:
-    with pytest.raises(ValueError, match=r"size=100 must be >= (\d+)") as refused:
+def test_a_small_size_is_refused_with_the_least_one() -> None:
+    with pytest.raises(ValueError, match=r"size must be >= \d+, not 100") as refused:
         sample_pdf(100)
-    least = int(str(refused.value).rpartition(" ")[2])
+    least = int(re.findall(r"\d+", str(refused.value))[0])
     assert len(sample_pdf(least)) == least

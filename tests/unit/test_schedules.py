@@ -1,18 +1,17 @@
-"""Who comes when, with a clock that the test moves: no sleeping, the same on every machine."""
+"""Arrival schedules of an open population; the test sets the time, nothing sleeps."""
 
 from __future__ import annotations
 
 import math
 
 import numpy as np
-import pytest
 from scipy import stats
 
 from locust_realism.workload.distributions import constant, exponential
-from locust_realism.workload.populations import expected_users
-from locust_realism.workload.rates import ConstantRate, SineRate
-from locust_realism.workload.schedules import Entry, OpenSchedule
-from locust_realism.workload.streams import spawn
+from locust_realism.workload.distributions.streams import spawn
+from locust_realism.workload.rates.shapes import ConstantRate, SineRate
+from locust_realism.workload.users.arrivals import Entry, OpenSchedule, spread
+from locust_realism.workload.users.concurrency import expected_users, sample_initial
 
 
 def entries(schedule: OpenSchedule, until: float) -> list[Entry]:
@@ -49,22 +48,21 @@ def test_a_change_of_the_number_of_workers_keeps_the_total_exact() -> None:
     assert abs(dispersion - 1) < 4 * math.sqrt(2 / 99)
 
 
-def test_a_schedule_without_a_share_has_nobody_until_it_gets_one() -> None:
+def test_a_schedule_without_a_share_has_no_arrivals() -> None:
     schedule = OpenSchedule(ConstantRate(10), 0.0, spawn(1, 0))
     assert schedule.due() == math.inf
-    with pytest.raises(ValueError, match="rate stays 0"):
-        schedule.take()
+    assert schedule.take().due == math.inf
     schedule.change(ConstantRate(10), 1.0, 5.0)
     assert 5.0 <= schedule.due() < 8.0
 
 
-def test_the_users_of_the_start_enter_in_the_warm_up_and_leave_after_it() -> None:
+def test_initial_users_enter_during_the_warm_up_and_leave_after_it() -> None:
     rng = spawn(3, 0)
     profile, duration = ConstantRate(40), exponential(5)
-    initial = OpenSchedule.initial_entries(profile, duration, 1.0, 10.0, rng)
+    initial = spread(sample_initial(profile, duration, 10.0, rng), 10.0, rng)
     schedule = OpenSchedule(profile, 1.0, rng, begin=10.0, initial=initial)
     first = entries(schedule, 10.0)
-    assert all(entry.initial and entry.leaves_at > 10.0 for entry in first)
+    assert all(entry.leaves_at > 10.0 for entry in first)
     assert [entry.due for entry in first] == sorted(entry.due for entry in first)
     expected = float(expected_users(profile, duration, 10.0))
     assert abs(len(first) - expected) < 4 * math.sqrt(expected)
@@ -72,7 +70,7 @@ def test_the_users_of_the_start_enter_in_the_warm_up_and_leave_after_it() -> Non
     assert abs(residual.mean() - 5) < 4 * 5 / math.sqrt(len(residual))
     later = entries(schedule, 30.0)
     assert later
-    assert not any(entry.initial for entry in later)
+    assert not any(entry.leaves_at for entry in later)
 
 
 def test_the_same_seed_repeats_the_schedule_and_another_worker_has_another() -> None:
@@ -84,9 +82,9 @@ def test_the_same_seed_repeats_the_schedule_and_another_worker_has_another() -> 
     assert dues(1, 0) != dues(2, 0)
 
 
-def test_many_changes_of_the_rate_neither_lose_nor_make_arrivals() -> None:
+def test_many_changes_of_the_rate_neither_lose_nor_add_arrivals() -> None:
     schedule, counts = OpenSchedule(ConstantRate(50), 1.0, spawn(12, 0)), []
-    for step in range(200):  # changed ten times a second: a wait redrawn at each change would be just as exact ...
+    for step in range(200):
         schedule.change(ConstantRate(50 if step % 2 else 150), 1.0, step / 10)
         counts.append(len(entries(schedule, (step + 1) / 10)))
     assert abs(sum(counts) - 2000) < 4 * math.sqrt(2000)
@@ -96,4 +94,4 @@ def test_many_changes_of_the_rate_neither_lose_nor_make_arrivals() -> None:
 
 
 def test_a_start_without_a_rate_is_empty() -> None:
-    assert OpenSchedule.initial_entries(ConstantRate(0), constant(3), 1.0, 5.0, spawn(1, 0)) == []
+    assert len(sample_initial(ConstantRate(0), constant(3), 5.0, spawn(1, 0))) == 0

@@ -1,4 +1,4 @@
-"""Order statistics of values that come in pieces equal those of one sort, bit for bit."""
+"""Order statistics of pieces equal those of one sort, bit for bit."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ def test_every_rank_of_every_group_and_of_all(pieces: list[list[tuple[int, int]]
 
 
 @given(st.integers(LOWEST, 2**50))
-def test_a_value_lies_in_its_cell(value: int) -> None:
+def test_value_lies_in_its_cell(value: int) -> None:
     cell = int(cells_of(np.array([value]))[0])
     low, high = cell_bounds(cell)
     assert low <= value < high
@@ -53,29 +53,29 @@ def test_a_value_lies_in_its_cell(value: int) -> None:
 
 
 def test_mean_and_deviation_keep_their_digits() -> None:
-    """Values a million deviations away from zero, in pieces, against two passes over all of them."""
+    """Compare values a million deviations away from zero, in pieces, with two passes over all of them."""
     rng = np.random.default_rng(4)
     values = (10**12 + rng.normal(0, 10**6, 50_000)).astype(np.int64)
     found = Selection(3, total=True)
     for part in np.array_split(values, 7):
         found.count(rng.integers(0, 2, len(part)), part)
     assert found.mean(2) == pytest.approx(float(values.mean()), rel=1e-15)
-    assert found.sdev(2) == pytest.approx(float(values.std(ddof=1)), rel=1e-10)
+    assert found.stddev(2) == pytest.approx(float(values.std(ddof=1)), rel=1e-10)
 
 
 def test_a_single_value_has_no_deviation() -> None:
     found = Selection(1)
     found.count(0, np.array([5]))
     assert found.mean(0) == 5
-    assert math.isnan(found.sdev(0))
+    assert math.isnan(found.stddev(0))
 
 
-def test_what_cannot_be_counted_or_found_is_refused() -> None:
+def test_impossible_value_or_rank_is_refused() -> None:
     found = Selection(1)
     with pytest.raises(ValueError, match=r"values are in \[-2, 3\], expected \[-1, "):
         found.count(0, np.array([-2, 3]))
     found.count(0, np.array([1, 2]))
-    with pytest.raises(ValueError, match="rank=3 of group 0 must be from 1 to 2"):
+    with pytest.raises(ValueError, match="rank of group 0 must be from 1 to 2, not 3"):
         found.want(0, 3)
-    with pytest.raises(ValueError, match="groups=1 must be >= 2"):
+    with pytest.raises(ValueError, match="groups must be >= 2, not 1"):
         Selection(1, total=True)

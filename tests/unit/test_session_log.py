@@ -7,17 +7,17 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from locust_realism.recording.health import HEALTH_DTYPES, MASTER, HealthLog
+from locust_realism.recording.columns import pack_table, read_table
+from locust_realism.recording.health import MASTER, HealthLog
 from locust_realism.recording.launches import MISSING, LaunchLog
-from locust_realism.recording.packing import pack_table, read_table
-from locust_realism.recording.sessions import SESSION_DTYPES, SessionLog, with_users
+from locust_realism.recording.sessions import SessionLog, with_users
 
 SPANS = st.lists(st.tuples(st.integers(0, 50), st.integers(0, 20)), max_size=20)
 
 
 @settings(max_examples=200, deadline=None)
 @given(SPANS, st.lists(st.integers(0, 50), max_size=5), st.lists(st.integers(-5, 80), max_size=20))
-def test_users_running_are_those_whose_session_covers_the_instant(
+def test_running_users_have_a_session_at_the_instant(
     spans: list[tuple[int, int]], still_open: list[int], times: list[int]
 ) -> None:
     starts = [start for start, _ in spans]
@@ -51,7 +51,7 @@ def some_sessions() -> SessionLog:
     )
 
 
-def test_sessions_survive_the_way_to_a_file_and_back() -> None:
+def test_sessions_come_back_from_a_file() -> None:
     import pyarrow as pa
 
     log = some_sessions()
@@ -80,12 +80,12 @@ def test_unknown_column_and_unequal_lengths_are_refused() -> None:
     with pytest.raises(ValueError, match=r"unknown column\(s\) \['age'\]"):
         SessionLog.build([1], [2], age=3)
     with pytest.raises(ValueError, match="slot has 2 rows, expected 1"):
-        SessionLog(*(np.zeros(2 if name == "slot" else 1, dtype) for name, dtype in SESSION_DTYPES.items()))
+        SessionLog(*(np.zeros(2 if name == "slot" else 1, dtype) for name, dtype in SessionLog.DTYPES.items()))
     with pytest.raises(ValueError, match="cpu has 1 rows, expected 2"):
-        HealthLog(*(np.zeros(1 if name == "cpu" else 2, dtype) for name, dtype in HEALTH_DTYPES.items()))
+        HealthLog(*(np.zeros(1 if name == "cpu" else 2, dtype) for name, dtype in HealthLog.DTYPES.items()))
 
 
-def test_health_survives_and_the_worst_worker_is_named_not_the_master() -> None:
+def test_health_comes_back_and_the_worst_is_a_worker() -> None:
     import pyarrow as pa
 
     seconds = [(k, 0, 5, 1000, 900, 800, 0.5, 0.6) for k in range(100)]
@@ -102,7 +102,7 @@ def test_health_survives_and_the_worst_worker_is_named_not_the_master() -> None:
     assert len(log.between(10, 19)) == 30
 
 
-def test_a_single_bad_second_does_not_make_a_slow_generator() -> None:
+def test_single_bad_second_is_no_slow_generator() -> None:
     def worst(bad: int) -> float:
         rows = [(k, 0, 5, 1000, 900_000, 300_000 if k < bad else 2000, 0.1, 0.1) for k in range(60)]
         return HealthLog.of(rows).worst()["loop_lag_p99_ms"]

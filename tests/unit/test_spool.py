@@ -1,4 +1,4 @@
-"""Recordings on disk: readable at any moment, nothing twice, a broken disk costs rows only beyond a bound."""
+"""Recordings on disk: readable at any moment, each row once, rows lost only beyond a bound."""
 
 from __future__ import annotations
 
@@ -12,10 +12,10 @@ import numpy as np
 import pytest
 
 from locust_realism.recording import spool as spool_module
+from locust_realism.recording.columns import pack
 from locust_realism.recording.formats import open_launches, read_launches
 from locust_realism.recording.launches import LaunchLog
 from locust_realism.recording.merge import merge_recordings
-from locust_realism.recording.packing import pack
 from locust_realism.recording.reading import held_us, part_files, read_info
 from locust_realism.recording.spool import MERGE_AT, Spool, merge_files, write_info
 
@@ -33,7 +33,7 @@ def filled(directory: Path, parts: int, rows: int = 3) -> Spool:
 
 
 @pytest.mark.parametrize("parts", [1, 2, MERGE_AT - 1, MERGE_AT, MERGE_AT + 1, 3 * MERGE_AT + 5])
-def test_every_row_is_read_once_and_in_order_whenever_it_is_read(tmp_path: Path, parts: int) -> None:
+def test_rows_are_read_once_and_in_order_at_any_moment(tmp_path: Path, parts: int) -> None:
     spool = filled(tmp_path, parts)
     assert read_launches(tmp_path).launch_us.tolist() == list(range(3 * parts))
     assert len(part_files(tmp_path)) < MERGE_AT + parts / MERGE_AT, "small parts must have been merged"
@@ -50,7 +50,7 @@ def test_parts_of_parts_are_merged_again(tmp_path: Path, monkeypatch: pytest.Mon
     assert read_launches(tmp_path).launch_us.tolist() == list(range(120))
 
 
-def test_a_crash_between_merging_and_deleting_counts_nothing_twice(tmp_path: Path) -> None:
+def test_crash_between_merging_and_deleting_counts_rows_once(tmp_path: Path) -> None:
     filled(tmp_path, 5)
     parts = part_files(tmp_path)
     merge_files(parts[1:4], tmp_path / "launches-000002-000004.parquet")
@@ -60,7 +60,7 @@ def test_a_crash_between_merging_and_deleting_counts_nothing_twice(tmp_path: Pat
     assert read_launches(tmp_path).launch_us.tolist() == list(range(15))
 
 
-def test_a_damaged_part_is_named_and_the_rest_read(tmp_path: Path) -> None:
+def test_damaged_part_is_named_and_the_others_are_read(tmp_path: Path) -> None:
     filled(tmp_path, 5)
     path = part_files(tmp_path)[2]
     path.write_bytes(path.read_bytes()[:40])
@@ -70,7 +70,7 @@ def test_a_damaged_part_is_named_and_the_rest_read(tmp_path: Path) -> None:
     assert "launches-000003-000003.parquet: not a readable Parquet block" in found.complaint("run")
 
 
-def test_an_unwritable_directory_keeps_rows_up_to_the_bound_and_writes_them_later(tmp_path: Path) -> None:
+def test_rows_of_an_unwritable_directory_are_kept_and_written_later(tmp_path: Path) -> None:
     place = tmp_path / "place"
     place.write_text("a file where the directory should be")
     one = pack(block(0, 3))
@@ -87,7 +87,7 @@ def test_an_unwritable_directory_keeps_rows_up_to_the_bound_and_writes_them_late
     assert read_launches(place / "run").launch_us.tolist() == list(range(spool.lost_rows, 75))
 
 
-def test_a_directory_that_vanishes_is_made_again(tmp_path: Path) -> None:
+def test_deleted_directory_is_made_again(tmp_path: Path) -> None:
     spool = filled(tmp_path / "run", 3)
     for path in (tmp_path / "run").iterdir():
         path.unlink()
@@ -99,7 +99,7 @@ def test_a_directory_that_vanishes_is_made_again(tmp_path: Path) -> None:
     assert read_launches(tmp_path / "run").launch_us.tolist() == [100, 101, 102]
 
 
-def test_a_full_disk_is_reported_and_survived(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_full_disk_is_reported_and_rows_are_kept(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     spool = filled(tmp_path, 2)
     write_whole = spool_module.write_whole
 
@@ -122,7 +122,7 @@ import sys, numpy as np
 from pathlib import Path
 from locust_realism.recording import spool
 from locust_realism.recording.launches import LaunchLog
-from locust_realism.recording.packing import pack
+from locust_realism.recording.columns import pack
 spool.MERGE_AT = 4
 s = spool.Spool(Path(sys.argv[1]))
 for k in range(10**9):
@@ -133,7 +133,7 @@ for k in range(10**9):
 
 
 def test_kill_9_at_any_moment_keeps_every_flushed_row_once(tmp_path: Path) -> None:
-    """Killed between any two instructions of writing and merging; 6 moments here, more in the nightly test."""
+    """Kill the writer between any two instructions of writing and merging; 6 moments here, more in the nightly test."""
     kill_at_random_moments(tmp_path, seeds=6)
 
 
@@ -199,20 +199,20 @@ class TestMerge:
             merge_recordings([first, first])
 
 
-def test_info_that_cannot_be_read_is_empty(tmp_path: Path) -> None:
+def test_unreadable_info_is_empty(tmp_path: Path) -> None:
     assert read_info(tmp_path) == {}
     (tmp_path / "run.json").write_text("{")
     assert read_info(tmp_path) == {}
 
 
-def test_a_directory_of_something_else_is_refused(tmp_path: Path) -> None:
+def test_other_directory_is_refused(tmp_path: Path) -> None:
     (tmp_path / "photo.jpg").write_bytes(b"")
     with pytest.raises(ValueError, match="not a recording"):
         read_launches(tmp_path)
 
 
 @pytest.mark.parametrize("text", ["{}", '{"held_us": 5}', '{"held_us": [1]}', '{"held_us": ["a", 2]}', "[]", "no json"])
-def test_a_recording_that_does_not_say_when_the_load_was_held(tmp_path, text):
+def test_recording_without_times_of_the_held_load(tmp_path, text):
     (tmp_path / "run.json").write_text(text)
     assert held_us(tmp_path) is None
     (tmp_path / "run.json").write_text('{"held_us": [1, null]}')

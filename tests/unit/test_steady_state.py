@@ -6,10 +6,9 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from locust_realism.analysis.responses import percentiles_by
+from locust_realism.analysis.capacity.levels import MAX_LEVELS, level_rows, split_levels
 from locust_realism.analysis.settings import AnalysisSettings
-from locust_realism.analysis.stages import MAX_LEVELS, level_rows, stage_table
-from locust_realism.analysis.steady_state import (
+from locust_realism.analysis.stats.steady_state import (
     mser5,
     sample_pieces,
     sample_window,
@@ -17,6 +16,7 @@ from locust_realism.analysis.steady_state import (
     steady_state,
     warm_up_rows,
 )
+from locust_realism.analysis.verdict.stages import held_users, stage_table
 from locust_realism.recording.launches import MISSING, LaunchLog
 
 SETTINGS = AnalysisSettings()
@@ -25,6 +25,15 @@ SETTINGS = AnalysisSettings()
 def log_of(rng, n, mean_ms=10.0, rate=100.0, **columns):
     launches = np.cumsum(rng.exponential(1e6 / rate, n)).astype(np.int64)
     return LaunchLog.build(launches, rng.exponential(mean_ms * 1e3, n).astype(int), names="x", **columns)
+
+
+def levels_of(log):
+    return level_rows(log, split_levels(log), "nearest_rank")
+
+
+def stages_of(log):
+    origin = int(log.launch_us[0])
+    return [*stage_table(log, SETTINGS, held_users(log, origin), origin), *levels_of(log)]
 
 
 def test_mser5_minimises_its_own_definition():
@@ -57,7 +66,7 @@ def test_halves_and_segments_are_those_of_a_plain_cut_in_time():
 
 
 def test_a_steady_run_changes_within_its_error_and_a_slower_half_does_not():
-    """The z of 150 steady runs has the spread of Student's t(18) within 4 standard errors."""
+    """z of 150 steady runs has the spread of Student's t(18) within 4 standard errors."""
     scores = []
     for seed in range(150):
         change = stability(log_of(np.random.default_rng(seed), 2000), SETTINGS)["changes"]["p50"]
@@ -94,17 +103,17 @@ def test_jmeters_window_holds_the_last_samples_to_end():
 
 def test_pieces_of_20000_samples_are_evenly_chosen():
     log = LaunchLog.build(np.arange(1000), np.arange(1000) * 1000)
-    pieces = sample_pieces(log, SETTINGS, size=100, limit=4)
+    pieces = sample_pieces(log, SETTINGS.percentile_rule, size=100, limit=4)
     assert [piece["first_row"] for piece in pieces] == [0, 300, 600, 900]
     assert pieces[1]["p50_ms"] == 349.0
-    assert sample_pieces(log, SETTINGS, size=600) == []
+    assert sample_pieces(log, SETTINGS.percentile_rule, size=600) == []
 
 
 def test_three_levels_in_one_run_are_three_rows_and_three_stages():
     rng = np.random.default_rng(7)
     users = np.repeat([20, 50, 100], 2000)
     log = log_of(rng, 6000, users=users)
-    rows = stage_table(log, SETTINGS)
+    rows = stages_of(log)
     stages = [row for row in rows if row["kind"] == "stage"]
     levels = [row for row in rows if row["kind"] == "level"]
     assert [row["users"] for row in stages] == [row["users"] for row in levels] == [20, 50, 100]
@@ -116,14 +125,14 @@ def test_three_levels_in_one_run_are_three_rows_and_three_stages():
     assert sum(row["duration_s"] for row in levels) == pytest.approx((log.launch_us[-1] - log.launch_us[0]) / 1e6)
 
 
-def test_the_share_of_users_that_wait_is_that_of_their_own_times():
+def test_the_share_of_waiting_users_is_that_of_their_own_times():
     """Little's R / (R + Z) against the users' own round trips: 50 users, 2 s of thinking, 0.5 s of waiting."""
     rng = np.random.default_rng(12)
     think, response = rng.exponential(2.0, (50, 400)), rng.exponential(0.5, (50, 400))
     launches = np.cumsum(think + response, axis=1) - response
     log = LaunchLog.build((launches.ravel() * 1e6).astype(int), (response.ravel() * 1e6).astype(int), users=50)
     log = log.take(np.argsort(log.launch_us, kind="stable"))
-    (row,) = level_rows(log.take(log.launch_us < 900_000_000), SETTINGS)
+    (row,) = levels_of(log.take(log.launch_us < 900_000_000))
     assert row["response_share"] == pytest.approx(0.5 / 2.5, rel=0.03)
 
 
@@ -135,8 +144,7 @@ def test_planned_stages_are_rows_of_their_own():
     assert (second["n"], second["users"], second["cov"]) == (60, 7, 0.0)
 
 
-def test_a_rate_that_was_planned_is_not_overwritten_silently():
-    """What was planned and what came about are both in the row."""
+def test_a_planned_rate_stands_beside_the_measured_one():
     log = LaunchLog.build(np.arange(100) * 1_000_000, 5000)
     row = stage_table(log, SETTINGS, [{"start_s": 0, "end_s": 50, "rate": 3.0}], origin_us=0)[0]
     assert (row["planned_rate"], row["rate"]) == (3.0, 1.0)
@@ -145,20 +153,20 @@ def test_a_rate_that_was_planned_is_not_overwritten_silently():
 def test_many_levels_share_rows():
     rng = np.random.default_rng(8)
     log = log_of(rng, 20_000, users=rng.integers(100, 900, 20_000))
-    rows = level_rows(log, SETTINGS)
+    rows = levels_of(log)
     assert len(rows) <= MAX_LEVELS
     assert sum(row["n"] for row in rows) == 20_000
     assert all(row["users_low"] <= row["users"] <= row["users_high"] for row in rows)
 
 
 def test_unknown_numbers_of_users_give_no_levels():
-    assert level_rows(log_of(np.random.default_rng(9), 100), SETTINGS) == []
+    assert levels_of(log_of(np.random.default_rng(9), 100)) == []
     mixed = log_of(np.random.default_rng(9), 100, users=np.repeat([-1, 5], 50))
-    assert [row["n"] for row in level_rows(mixed, SETTINGS)] == [50]
+    assert [row["n"] for row in levels_of(mixed)] == [50]
 
 
 def with_missing(log):
-    """The log with every seventh response time missing, and the same launches without these rows."""
+    """Return the log with every seventh response time missing, and the log without these rows."""
     gone = np.arange(len(log)) % 7 == 3
     return replace(log, response_us=np.where(gone, MISSING, log.response_us)), log.take(~gone)
 
@@ -167,18 +175,16 @@ def response_figures(row):
     return {key: value for key, value in row.items() if key == "mean_ms" or key.startswith("p")}
 
 
-def test_missing_response_times_count_as_requests_and_have_no_part_in_the_figures_of_stages_and_levels():
+def test_missing_response_times_have_no_part_in_the_times_of_stages_and_levels():
     log = log_of(np.random.default_rng(21), 6000, users=np.repeat([5, 9], 3000))
     holed, known = with_missing(log)
-    found, expected = stage_table(holed, SETTINGS), stage_table(known, SETTINGS)
+    found, expected = stages_of(holed), stages_of(known)
     assert [row["kind"] for row in found] == ["stage", "stage", "level", "level"]
     assert sum(row["n"] for row in found[2:]) == 6000
     for mine, theirs in zip(found, expected, strict=True):
         assert response_figures(mine) == response_figures(theirs)
-    assert response_figures(stage_table(log, SETTINGS)[-1]) != response_figures(found[-1])
-    for mine, theirs in zip(percentiles_by(holed, "users"), percentiles_by(known, "users"), strict=True):
-        assert mine == theirs | {"n": 3000}
-    none = stage_table(replace(log, response_us=np.full(6000, MISSING)), SETTINGS)
+    assert response_figures(stages_of(log)[-1]) != response_figures(found[-1])
+    none = stages_of(replace(log, response_us=np.full(6000, MISSING)))
     assert none[0]["n"] == 3000
     assert math.isnan(none[0]["mean_ms"])
 
@@ -203,7 +209,7 @@ def test_missing_response_times_have_no_part_in_halves_segments_and_windows():
     assert sample_window(replace(log, response_us=np.full(5000, MISSING)), 100) is None
 
 
-def test_the_warm_up_is_found_by_the_response_times_that_are_known():
+def test_the_warm_up_depends_on_known_response_times_only():
     rng = np.random.default_rng(23)
     values = np.concatenate((np.linspace(50_000, 5_000, 700), rng.normal(5_000, 500, 2100))).astype(int)
     log = LaunchLog.build(np.arange(2800) * 1000, values)

@@ -29,7 +29,7 @@ def test_snapshot_is_not_changed_by_later_blocks() -> None:
     assert early.launch_us.base is late.launch_us.base, "a snapshot must not copy the rows"
 
 
-def test_clear_starts_anew_and_refuses_blocks_of_the_last_run() -> None:
+def test_clear_refuses_blocks_of_the_last_run() -> None:
     record = LiveRecord(max_rows=100)
     record.append(block(0, 5, failed=True))
     record.count_lost(2)
@@ -56,7 +56,7 @@ def test_reset_keeps_the_run_and_starts_a_second_count() -> None:
 
 
 @pytest.mark.parametrize("size", [1, 3, 7, 10, 50, 1000])
-def test_memory_is_bounded_and_keeps_the_newest(size: int) -> None:
+def test_memory_is_bounded_and_has_the_newest_rows(size: int) -> None:
     record = LiveRecord(max_rows=100)
     total = 0
     while total < 2000:
@@ -71,7 +71,7 @@ def test_memory_is_bounded_and_keeps_the_newest(size: int) -> None:
     assert not record.complete
 
 
-def test_reset_and_late_rows_survive_rows_that_leave_memory() -> None:
+def test_reset_and_late_rows_stay_right_when_rows_leave_memory() -> None:
     record = LiveRecord(max_rows=20)
     record.append(block(0, 18))
     record.mark_reset()
@@ -80,7 +80,7 @@ def test_reset_and_late_rows_survive_rows_that_leave_memory() -> None:
     assert record.snapshot(since_reset=True).launch_us.tolist() == [18, 19, 20, 21, 22]
 
 
-def test_threads_may_append_and_look_at_once() -> None:
+def test_threads_append_and_read_concurrently() -> None:
     record = LiveRecord(max_rows=10_000)
 
     def feed(worker: int) -> None:
@@ -101,6 +101,6 @@ def test_threads_may_append_and_look_at_once() -> None:
         assert [mine.labels[k].name for k in mine.label[::20]] == [f"{worker}-{k}" for k in range(50)]
 
 
-def test_max_rows_must_leave_room() -> None:
-    with pytest.raises(ValueError, match="max_rows=1 must be >= 2"):
+def test_max_rows_has_a_minimum() -> None:
+    with pytest.raises(ValueError, match="max_rows must be >= 2, not 1"):
         LiveRecord(max_rows=1)

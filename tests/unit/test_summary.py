@@ -3,32 +3,16 @@
 import json
 import math
 from dataclasses import replace
-from pathlib import Path
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
 
-from locust_realism.analysis.evidence import Facts
-from locust_realism.analysis.jsonable import to_json_safe
-from locust_realism.analysis.responses import bytes_table, percentiles_by, response_table
 from locust_realism.analysis.settings import AnalysisSettings
+from locust_realism.analysis.stats.responses import bytes_table, response_table
 from locust_realism.analysis.summary import SCHEMA_VERSION, summarize
+from locust_realism.analysis.verdict.evidence import Facts
+from locust_realism.common.json import to_json_safe
 from locust_realism.recording.launches import LaunchLog
-
-KEYS = {
-    *("schema_version", "source", "window", "rule", "launches", "response_times", "bytes", "groups", "dispersion"),
-    *("pattern", "workers", "steady_state", "stages", "capacity", "verdict", "names", "charts"),
-}
-LAUNCH_KEYS = {
-    *("label", "method", "n", "rate", "median_ms", "mean_ms", "sdev_ms", "cov"),
-    *("p50_ms", "p90_ms", "p95_ms", "p99_ms", "min_ms", "max_ms"),
-}
-RESPONSE_KEYS = {
-    *("label", "method", "n", "failures", "rate", "mean_ms", "sdev_ms", "cov", "p50_ms", "p90_ms", "p95_ms"),
-    *("p99_ms", "p999_ms", "min_ms", "max_ms"),
-}
 
 
 def example(n=3000, seed=1):
@@ -50,17 +34,11 @@ def strict(document):
     return json.loads(json.dumps(document, allow_nan=False))
 
 
-def test_the_document_has_the_documented_keys():
-    document = strict(summarize(example()))
-    assert set(document) == KEYS
+def test_charts_are_a_setting():
+    document = strict(summarize(example(), settings=AnalysisSettings(charts=False)))
     assert document["schema_version"] == SCHEMA_VERSION
-    assert all(set(row) >= LAUNCH_KEYS for row in document["launches"])
-    assert all(set(row) >= RESPONSE_KEYS for row in document["response_times"])
-    assert all(set(row) >= {"users", "n", "rate", "mean_ms", "sdev_ms", "cov"} for row in document["groups"])
     assert document["launches"][-1]["label"] == document["response_times"][-1]["label"] == "Aggregated"
-    keys = {"id", "name", "status", "value", "bound", "explanation"}
-    assert all(set(check) >= keys for check in document["verdict"]["checks"])
-    assert "charts" not in summarize(example(), settings=AnalysisSettings(charts=False))
+    assert "charts" not in document
 
 
 def test_response_times_equal_numpys():
@@ -82,14 +60,6 @@ def test_sizes_add_up():
     assert rows[-1]["p50_bytes"] == np.quantile(log.size_bytes, 0.5, method="inverted_cdf")
 
 
-@given(st.lists(st.tuples(st.integers(0, 10**7), st.integers(0, 10**6), st.integers(-1, 3)), max_size=60))
-@settings(deadline=None, max_examples=60)
-def test_every_log_gives_a_document_without_nan_and_infinity(rows):
-    launches, response, slot = zip(*rows, strict=True) if rows else ((), (), ())
-    log = LaunchLog.build(launches, response, names="x", slot=slot, users=slot, planned_us=launches)
-    strict(summarize(log))
-
-
 def test_the_order_of_the_rows_does_not_matter():
     log = example()
     order = np.random.default_rng(2).permutation(len(log))
@@ -103,7 +73,7 @@ def test_the_union_of_workers_gives_bit_for_bit_what_one_log_gives():
     assert merged == whole
 
 
-def test_what_was_cut_is_shown_beside_the_untrimmed_figures():
+def test_a_cut_window_shows_the_untrimmed_figures():
     document = summarize(example(), settings=AnalysisSettings(skip_s=5, cooldown_s=5))
     every = summarize(example())
     assert document["window"]["untrimmed"]["n"] == 2999
@@ -125,7 +95,7 @@ def test_mser5_cuts_a_slow_start():
     assert summarize(log, settings=AnalysisSettings(mser5=True))["window"]["cut_start"] < 1500
 
 
-def test_a_window_without_launches_says_so():
+def test_the_sentence_of_a_window_without_launches():
     document = strict(summarize(example(), window=(10**12, 10**13)))
     assert document["window"]["n"] == 0
     assert document["window"]["sentence"] == "None of 3,000 requests lies in the window."
@@ -149,47 +119,6 @@ def test_json_safe_reaches_every_depth():
     assert to_json_safe(given_) == {"a": [None, [1.5, [None, 2.0]]], "3": AnalysisSettings}
 
 
-def test_every_key_is_documented():
-    text = (Path(__file__).resolve().parents[2] / "docs" / "json.md").read_text(encoding="utf-8")
-    document = summarize(example(60_000), settings=AnalysisSettings(skip_s=5))
-    missing = set()
-
-    def walk(value):
-        if isinstance(value, list):
-            for part in value[:1] + value[-1:]:
-                walk(part)
-        elif isinstance(value, dict):
-            for key, part in value.items():
-                missing.update([] if f"`{key}`" in text else [key])
-                walk(part)
-
-    walk({key: part for key, part in document.items() if key != "charts"})
-    # Ranges of percentiles are written with three dots.
-    assert {key for key in missing if not key.startswith(("p9", "p50"))} == set()
-
-
-@pytest.mark.parametrize("by", ["name", "method", "failed", "worker", "slot", "users", "slice"])
-def test_percentiles_by_any_grouping_equal_those_of_pandas(by):
-    log = example()
-    frame = log.to_pandas()
-    frame["slice"] = (frame.launch_us - frame.launch_us.min()) // 3_000_000 * 3
-    rows = percentiles_by(log, by, slice_s=3)
-    found = {row["group"]: (row["n"], row["p95_ms"]) for row in rows}
-    expected = {
-        key: (len(part), np.quantile(part / 1e3, 0.95, method="inverted_cdf"))
-        for key, part in frame.groupby(by, observed=True).response_us
-    }
-    assert found == expected
-
-
-def test_a_grouping_that_is_none_is_named():
-    with pytest.raises(ValueError, match="by is 'colour', expected one of name, method"):
-        percentiles_by(example(), "colour")
-    with pytest.raises(ValueError, match="slice_s is 0, expected more than 0"):
-        percentiles_by(example(), "slice", slice_s=0)
-    assert percentiles_by(LaunchLog.empty(), "name") == []
-
-
 def test_only_the_part_in_which_all_users_ran_is_judged():
     rng = np.random.default_rng(4)
     steady = np.cumsum(rng.exponential(10_000, 3000)).astype(np.int64) + 10_000_000
@@ -205,7 +134,7 @@ def test_only_the_part_in_which_all_users_ran_is_judged():
     assert part["response_times"] == whole["response_times"]
     assert part["window"]["judged"] == 3000
     assert part["window"]["sentence"].endswith(
-        f"judged from 10.0 s, when all users had been started, to {held[1] / 1e6:.1f} s, when they were told to stop."
+        f"The verdict covers the time from full spawn at 10.0 s to the stop request at {held[1] / 1e6:.1f} s."
     )
 
 
@@ -214,13 +143,13 @@ def test_nothing_is_judged_while_users_are_started():
     document = summarize(log, facts=Facts(held_us=(None, None)))
     assert document["verdict"]["overall"] == "not enough data"
     assert not any(check["status"] in ("amber", "red") for check in document["verdict"]["checks"])
-    assert document["window"]["sentence"].endswith("judged once all users have been started.")
+    assert document["window"]["sentence"].endswith("The verdict begins at full spawn.")
     assert document["launches"][-1]["n"] == 599
     late = summarize(log, facts=Facts(held_us=(60_000_000, None)))
-    assert late["window"]["sentence"].endswith("no request was launched while all users were running.")
+    assert late["window"]["sentence"].endswith(": none was launched between full spawn and the stop request.")
 
 
-def test_a_client_that_gives_no_response_time_counts_and_changes_no_figure():
+def test_a_request_without_a_response_time_counts_and_changes_no_figure():
     response = [-1, 4000, -1, 2000, -3000, 6000, -1]
     log = LaunchLog.build(np.arange(7) * 1000, response, names=["a", "a", "a", "a", "a", "a", "none"])
     document = summarize(log)

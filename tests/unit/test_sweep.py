@@ -1,4 +1,4 @@
-"""A sweep: what is done stays done, nothing is run twice, and the rows of its runs say what was measured."""
+"""A sweep: finished runs are kept, no run is repeated, and rows hold the measured figures."""
 
 from __future__ import annotations
 
@@ -18,22 +18,20 @@ import numpy as np
 import pytest
 
 from locust_realism.analysis.summary import summarize
-from locust_realism.cli.sweep_progress import SweepProgress
-from locust_realism.experiments import runner
-from locust_realism.experiments.cells import cells_of, difference_rows, series_of, target_rows
-from locust_realism.experiments.figures import bin_edges, load_figures
-from locust_realism.experiments.page import document_of, render_page
-from locust_realism.experiments.parts import part_rows
-from locust_realism.experiments.plan import Cell, Plan
-from locust_realism.experiments.plan_reading import plan_of_options
-from locust_realism.experiments.process import Outcome, RunError, locust_command
-from locust_realism.experiments.results import read_rows
-from locust_realism.experiments.runner import BusyError, part_path, rows_in_order, sweep
+from locust_realism.cli.sweep import SweepProgress
 from locust_realism.recording.launches import LaunchLog
+from locust_realism.sweep import runner
+from locust_realism.sweep.cells import cells_of, difference_rows, series_of, target_rows
+from locust_realism.sweep.design import Cell, Plan
+from locust_realism.sweep.page import document_of, render_page
+from locust_realism.sweep.plan_file import plan_of_options
+from locust_realism.sweep.process import Outcome, RunError, locust_command
+from locust_realism.sweep.results import BIN_EDGES_MS, load_figures, part_rows, read_rows
+from locust_realism.sweep.runner import BusyError, part_path, rows_in_order, sweep
 
 
 class Silent:
-    """A watcher that remembers what it was told."""
+    """Watcher that stores the reports."""
 
     def __init__(self) -> None:
         self.begun: tuple[int, int] = (0, 0)
@@ -56,7 +54,7 @@ class Silent:
 
 @functools.cache
 def made(users: int, seed: int) -> Outcome:
-    """The outcome of a run: two launches a second and user, exponential response times of ``users`` milliseconds."""
+    """Return the outcome of a run: two launches per second and user, exponential times of ``users`` milliseconds."""
     rng = np.random.default_rng(seed + 1000 * users)
     n = 400 * users
     launches = np.cumsum(rng.exponential(1e6 / (2 * users), n)).astype(np.int64)
@@ -67,7 +65,7 @@ def made(users: int, seed: int) -> Outcome:
 
 
 class Fake:
-    """A runner of cells that counts, and fails or dies where it is told to."""
+    """Runner of cells that counts, and fails or is interrupted at a given cell."""
 
     def __init__(self, die_at: int | None = None, fail: str = "", times: int = 99) -> None:
         self.ran: list[str] = []
@@ -90,7 +88,7 @@ def plan() -> Plan:
     return plan_of_options({"scenario": __file__, "users": [4, 8], "repetitions": 3, "steady": "1s", "warm_up": 0})
 
 
-def test_what_was_stopped_goes_on_where_it_was(plan: Plan, tmp_path: Path) -> None:
+def test_a_stopped_sweep_continues_with_the_next_run(plan: Plan, tmp_path: Path) -> None:
     first, second = Fake(die_at=4), Fake()
     with pytest.raises(KeyboardInterrupt):
         sweep(plan, tmp_path, Silent(), run=first)
@@ -105,7 +103,7 @@ def test_what_was_stopped_goes_on_where_it_was(plan: Plan, tmp_path: Path) -> No
     assert third.ran == []
 
 
-def test_a_part_that_is_not_whole_does_not_count(plan: Plan, tmp_path: Path) -> None:
+def test_an_incomplete_part_does_not_count(plan: Plan, tmp_path: Path) -> None:
     sweep(plan, tmp_path, Silent(), run=Fake())
     cut, renamed = plan.cells()[1], plan.cells()[3]
     path = part_path(tmp_path, cut)
@@ -117,7 +115,7 @@ def test_a_part_that_is_not_whole_does_not_count(plan: Plan, tmp_path: Path) -> 
     assert len({row["key"] for row in found.rows}) == 6
 
 
-def test_a_run_without_figures_is_tried_again_told_and_left_for_the_next_sweep(plan: Plan, tmp_path: Path) -> None:
+def test_a_run_without_figures_is_repeated_reported_and_left_for_the_next_sweep(plan: Plan, tmp_path: Path) -> None:
     watcher, once = Silent(), Fake(fail="8", times=1)
     assert sweep(plan, tmp_path / "a", watcher, run=once).failures == {}
     assert watcher.failures == ["the server was not there"]
@@ -131,7 +129,7 @@ def test_a_run_without_figures_is_tried_again_told_and_left_for_the_next_sweep(p
 
 
 def test_two_sweeps_never_share_a_directory(plan: Plan, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(runner, "LOCK_PATIENCE_S", 0.3)
+    monkeypatch.setattr(runner, "LOCK_TIMEOUT_S", 0.3)
     watcher = Silent()
     with (tmp_path / ".lock").open("w") as held:
         fcntl.flock(held, fcntl.LOCK_EX)
@@ -141,7 +139,7 @@ def test_two_sweeps_never_share_a_directory(plan: Plan, tmp_path: Path, monkeypa
     assert len(sweep(plan, tmp_path, Silent(), run=Fake()).rows) == 6
 
 
-def test_a_row_says_what_was_measured(plan: Plan, tmp_path: Path) -> None:
+def test_a_row_holds_the_measured_figures(plan: Plan, tmp_path: Path) -> None:
     row = sweep(plan, tmp_path, Silent(), run=Fake()).rows[0]
     cell = plan.cells()[0]
     log = made(cell.users, cell.run_seed).log
@@ -151,8 +149,7 @@ def test_a_row_says_what_was_measured(plan: Plan, tmp_path: Path) -> None:
     assert row["rate_low"] < row["rate"] < row["rate_high"]
     assert sum(row["response_bins"]) == len(log)
     assert json.loads(row["summary"])["response_times"][-1]["n"] == len(log)
-    edges = bin_edges()
-    assert (np.log10(edges[0]), np.log10(edges[-1]), len(edges)) == (-3, 6, 361)
+    assert (np.log10(BIN_EDGES_MS[0]), np.log10(BIN_EDGES_MS[-1]), len(BIN_EDGES_MS)) == (-3, 6, 361)
     assert pd_reads(tmp_path / "results.parquet") == 6
 
 
@@ -162,10 +159,10 @@ def pd_reads(path: Path) -> int:
     return len(pd.read_parquet(path))
 
 
-def test_limits_of_a_cell_hold_as_often_as_they_say(plan: Plan) -> None:
+def test_limits_of_a_cell_have_their_nominal_coverage(plan: Plan) -> None:
     """The true mean is 8: 95 % limits of 3 runs hold it in at least 138 of 160 cases (binomial, 5 sigma)."""
-    from locust_realism.analysis.differences import mean_estimate, pooled
-    from locust_realism.experiments.figures import limits, response_figures
+    from locust_realism.analysis.stats.estimates import mean_estimate, pooled
+    from locust_realism.sweep.results import limits, response_figures
 
     rng = np.random.default_rng(5)
     held = 0
@@ -178,8 +175,8 @@ def test_limits_of_a_cell_hold_as_often_as_they_say(plan: Plan) -> None:
 
 
 @pytest.mark.parametrize(("judged", "cov", "share"), [(None, True, True), (900, True, False), (40, False, False)])
-def test_a_run_that_adds_users_claims_no_more_than_what_was_judged(judged: int | None, cov: bool, share: bool) -> None:
-    """The CoV of the last part of a run has the limits of that part; of a few launches nothing is said."""
+def test_a_run_that_adds_users_has_limits_of_its_judged_part_only(judged: int | None, cov: bool, share: bool) -> None:
+    """The CoV of the last part of a run has the limits of that part; a few launches give no figure."""
     outcome = made(8, 3)
     window = outcome.summary["window"] | ({} if judged is None else {"judged": judged})
     pattern = outcome.summary["pattern"] | {"response_share": 0.4, "think_mean_s": 0.1, "cov": 1.0}
@@ -204,7 +201,7 @@ def test_the_parts_of_a_run_hold_all_its_requests_each_with_limits(plan: Plan) -
 
 
 def test_missing_response_times_are_requests_without_figures() -> None:
-    from locust_realism.experiments.figures import response_figures
+    from locust_realism.sweep.results import response_figures
 
     log = LaunchLog.build(np.arange(200) * 1000, np.where(np.arange(200) % 2, -1, 3000))
     found = response_figures(log)
@@ -240,7 +237,7 @@ def test_differences_are_found_where_there_are_some_and_not_where_there_are_none
     assert (rate["verdict"], {row["verdict"] for row in times}) == ("more", {"slower"})
 
 
-def test_the_page_is_made_of_the_rows_alone_and_takes_hostile_words(plan: Plan, tmp_path: Path) -> None:
+def test_the_page_needs_the_rows_only_and_escapes_hostile_words(plan: Plan, tmp_path: Path) -> None:
     sweep(plan, tmp_path, Silent(), run=Fake())
     rows = rows_in_order(plan, tmp_path)
     hostile = [{**row, "variant": ""} for row in rows]
@@ -253,7 +250,7 @@ def test_the_page_is_made_of_the_rows_alone_and_takes_hostile_words(plan: Plan, 
     assert "req/s" in page.split("<noscript>")[1].split("</noscript>")[0]
 
 
-def test_locust_is_told_what_the_plan_says(tmp_path: Path) -> None:
+def test_the_command_line_of_locust_follows_the_plan(tmp_path: Path) -> None:
     plan = plan_of_options(
         {"scenario": __file__, "users": [20], "think_time": ["5ms"], "warm_up": "4s", "steady": "6s", "processes": 2,
          "options": {"deep": True, "shallow": False, "target-options": "--stall 1/5"}, "host": "http://h"}
@@ -267,36 +264,41 @@ def test_locust_is_told_what_the_plan_says(tmp_path: Path) -> None:
     assert not any("shallow" in word for word in words)
 
 
-def test_progress_tells_what_is_left(plan: Plan) -> None:
-    stream = io.StringIO()
+class Terminal(io.StringIO):
+    def isatty(self) -> bool:
+        return True
+
+
+@pytest.mark.parametrize("stream", [io.StringIO(), Terminal()])
+def test_progress_shows_the_time_left(plan: Plan, stream: io.StringIO) -> None:
     progress = SweepProgress(stream)
     progress.begin([10.0, 20.0, 30.0], done=2)
-    assert progress.left(10.0, 0.0) == 10 + 20 + 30 + 3 * 4.0
-    assert progress.left(10.0, 6.0) == 10 + 20 + 30 + 3 * 4.0 - 6
+    assert progress.left() == 10 + 20 + 30 + 3 * 4.0
     cell = plan.cells()[0]
-    with progress.run(cell, 0.0):
-        assert "3/5" in progress.bar(cell, 10.0, 5.0)
+    with progress.run(cell, 10.0):
+        assert f"{cell.words} (about 1 min 12 s to go)" in stream.getvalue()
+        assert ("2/5 done" if stream.isatty() else "[3/5]") in stream.getvalue()
     assert "2 of 5 runs are done already" in stream.getvalue()
     assert (progress.done, progress.ahead) == (3, [20.0, 30.0])
-    assert progress.overhead_s < 1, "measured, no longer guessed"
+    assert progress.overhead_s < 1, "measured, no longer the guess"
 
 
-def test_of_a_failed_locust_the_last_error_is_told_and_not_its_tables(tmp_path: Path) -> None:
-    from locust_realism.experiments.process import _last_lines
+def test_a_failed_locust_is_reported_with_its_last_error_and_not_its_tables(tmp_path: Path) -> None:
+    from locust_realism.sweep.process import _last_lines
 
     log = tmp_path / "locust.txt"
     table = "\n".join(f"GET page {number}" for number in range(50))
     head = "[12:00] vm/INFO/locust.main: Starting\n[12:01] vm/ERROR/locust.event: no disk\n"
     log.write_text(head + table)
     assert _last_lines(log).splitlines()[:2] == ["  [12:01] vm/ERROR/locust.event: no disk", "  GET page 0"]
-    assert _last_lines(log).splitlines()[-1] == "  GET page 49", "what a traceback ends with"
+    assert _last_lines(log).splitlines()[-1] == "  GET page 49", "the end of a traceback"
     assert len(_last_lines(log).splitlines()) == 13
     log.write_text(table)
     assert _last_lines(log).splitlines()[-1] == "  GET page 49"
     assert _last_lines(tmp_path / "none.txt") == ""
 
 
-def test_ctrl_c_leaves_a_page_of_what_is_done_and_status_130(
+def test_ctrl_c_leaves_a_page_of_the_finished_runs_and_status_130(
     plan: Plan, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     from locust_realism.cli import main
@@ -309,7 +311,7 @@ def test_ctrl_c_leaves_a_page_of_what_is_done_and_status_130(
     told = capsys.readouterr()
     assert "2 of 6 runs done" in told.out
     assert "4 to go: the same command goes on with them" in told.err
-    assert "4 of 6 runs are not done" not in (tmp_path / "index.html").read_text(), "that is for the renderer to say"
+    assert "4 of 6 runs are not done" not in (tmp_path / "index.html").read_text(), "the renderer writes that"
     assert '"runs_done":2' in (tmp_path / "index.html").read_text()
     monkeypatch.setattr(command, "sweep", lambda *given: sweep(*given, run=Fake(fail="8")))
     assert main([*words, "-o", str(tmp_path)]) == 1
@@ -343,13 +345,13 @@ def test_wrong_usage_is_status_2_with_a_sentence(
     assert said in capsys.readouterr().err
 
 
-def test_the_last_samples_by_completion_are_the_slow_ones_even_of_a_steady_test() -> None:
-    """Requests in flight at the end are the last rows of a file: what docs/articles.md says of JMeter's window.
+def test_the_last_samples_by_completion_are_slow_in_a_steady_test_too() -> None:
+    """Requests in flight at the end are the last rows of a file, as docs/articles.md states of JMeter's window.
 
     300,000 samples, a tenth of them slow: those in flight at the end are 1 % of 20,000 and more, all slow. By launch
     the last 20,000 are within sampling error (p90 lies within the shares .9 -+ 5 sqrt(.09/20000) of all).
     """
-    from locust_realism.experiments.windows import window_rows
+    from locust_realism.sweep.results import window_rows
 
     rng = np.random.default_rng(3)
     n = 300_000
@@ -393,8 +395,8 @@ def test_the_cells_are_a_table_for_people_and_json_or_csv_for_machines(
         assert len(line) <= 120
 
 
-def test_samples_without_a_response_time_have_no_part_in_the_figures_of_windows() -> None:
-    from locust_realism.experiments.windows import window_rows
+def test_samples_without_a_response_time_are_not_in_the_figures_of_windows() -> None:
+    from locust_realism.sweep.results import window_rows
 
     response = np.where(np.arange(900) % 3 == 0, -1, 5000)
     rows = window_rows(LaunchLog.build(np.arange(900) * 1000, response), [300])

@@ -1,4 +1,4 @@
-"""Targets: their settings and options, and the HTTP server in a process of its own."""
+"""Targets: settings, options, and the HTTP server in a process of its own."""
 
 from __future__ import annotations
 
@@ -10,12 +10,11 @@ from typing import Any
 import pytest
 from target_support import Target, refused, spent, target
 
-from locust_realism.targets.flags import add_flags, with_flags
-from locust_realism.targets.interruptions import Stalls
-from locust_realism.targets.recent_load import Cache, Collector, RecentRate
-from locust_realism.targets.service import Page, Service, Station, Work
-from locust_realism.workload.distribution_text import distribution_from_text
+from locust_realism.targets.queues import Stalls
+from locust_realism.targets.server import add_flags, with_flags
+from locust_realism.targets.service import Cache, Collector, Page, RecentRate, Service, Station, Work
 from locust_realism.workload.distributions import constant, exponential, lognormal
+from locust_realism.workload.distributions.text import distribution_from_text
 
 SHOP = Service(
     stations={"web": Station(servers=2), "db": Station(discipline="ps", room=5)},
@@ -32,7 +31,7 @@ def changed(service: Service | None, *arguments: str) -> Service:
     return with_flags(service, parser.parse_args(arguments))
 
 
-def test_a_service_goes_through_json_unchanged() -> None:
+def test_a_service_survives_json_unchanged() -> None:
     full = changed(SHOP, "--stall", "1.5/5", "--cache", "3/10/30", "--collector", "500/0.001/20", "--seed", "7")
     assert Service.from_dict(json.loads(json.dumps(full.to_dict()))) == full
     assert full.stalls == Stalls(every=5, length=1.5)
@@ -111,14 +110,14 @@ def side_by_side(server: Target, n: int) -> list[Any]:
         return list(pool.map(server.get, ["/"] * n))
 
 
-def test_one_server_takes_one_after_the_other_and_says_so() -> None:
+def test_one_server_serves_one_after_the_other_and_reports_the_waits() -> None:
     with target("--time", "answer=0.1") as server:
         answers = sorted(side_by_side(server, 4), key=lambda answer: answer.seconds)
         state = server.state()
     for position, answer in enumerate(answers):
         assert answer.status == 200
         assert spent(answer)["service"] == pytest.approx(100)
-        # they came within some milliseconds of each other, and each waits for those before it
+        # they arrive within some milliseconds, and each waits for those before it
         assert spent(answer)["queue"] == pytest.approx(100 * position, abs=60)
         assert answer.seconds >= (spent(answer)["queue"] + 100) / 1e3
     assert state["requests"] == 4
@@ -127,7 +126,7 @@ def test_one_server_takes_one_after_the_other_and_says_so() -> None:
     }  # fmt: skip
 
 
-def test_more_servers_take_more_at_once_and_who_finds_no_room_is_refused() -> None:
+def test_more_servers_serve_more_at_once_and_refuse_without_room() -> None:
     with target("--time", "answer=0.3", "--servers", 2, "--room", 1) as server:
         answers = side_by_side(server, 6)
         state = server.state()
@@ -136,7 +135,7 @@ def test_more_servers_take_more_at_once_and_who_finds_no_room_is_refused() -> No
     assert state["stations"]["server"]["refused"] == 3
 
 
-def test_the_same_seed_takes_the_same_times() -> None:
+def test_the_same_seed_gives_the_same_service_times() -> None:
     def times(seed: int) -> list[float]:
         with target("--seed", seed, "--time", "answer=exponential(0.005)") as server:
             return [spent(server.get("/"))["service"] for _ in range(5)]
@@ -144,7 +143,7 @@ def test_the_same_seed_takes_the_same_times() -> None:
     assert times(1) == times(1) != times(2)
 
 
-def test_a_stall_stops_everyone() -> None:
+def test_a_stall_stops_all_servers() -> None:
     with target("--servers", 50, "--time", "answer=0.01", "--stall", "1/1.5") as server:
         waits = []
         began = time.monotonic()
@@ -155,7 +154,7 @@ def test_a_stall_stops_everyone() -> None:
     assert max(long) < 1100
 
 
-def test_a_cold_cache_costs_and_the_collector_pauses() -> None:
+def test_a_cold_cache_slows_work_and_the_collector_pauses_it() -> None:
     with target("--time", "answer=0.01", "--cache", "4/5/1", "--servers", 9) as server:
         first = spent(server.get("/"))["service"]
         for _ in range(60):
@@ -183,5 +182,5 @@ def test_pages_have_their_method_and_size() -> None:
         assert server.get("/picture").status == 200
 
 
-def test_a_target_that_cannot_be_says_why() -> None:
+def test_a_target_with_a_wrong_option_names_it() -> None:
     assert "--servers 0: servers must be an integer >= 1" in refused("--servers", 0)

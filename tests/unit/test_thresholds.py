@@ -1,4 +1,4 @@
-"""Thresholds: what they accept, where they point at a typo, and what they conclude from a summary."""
+"""Thresholds: accepted texts, the position of a typo, and results from a summary."""
 
 from __future__ import annotations
 
@@ -16,17 +16,14 @@ def response(label: str, method: str = "", **figures: float | None) -> dict[str,
 
 
 SUMMARY = {
-    "response_times": {
-        "rule": "nearest_rank",
-        "rows": [
-            response("file", "GET", p99_ms=900.0),
-            response("file", "PUT", p99_ms=1200.0),
-            response("a]b", "GET", p99_ms=5.0),
-            response("Aggregated", p50_ms=120.0, p99_ms=1000.0, p999_ms=None),
-        ],
-    },
+    "response_times": [
+        response("file", "GET", p99_ms=900.0),
+        response("file", "PUT", p99_ms=1200.0),
+        response("a]b", "GET", p99_ms=5.0),
+        response("Aggregated", p50_ms=120.0, p99_ms=1000.0, p999_ms=None),
+    ],
     "launches": [
-        {"label": "Aggregated", "method": "", "cov": 1.12, "median_ms": 20.0, "p99_ms": 90.0},
+        {"label": "Aggregated", "method": "", "cov": 1.12, "p50_ms": 20.0, "p99_ms": 90.0},
     ],
     "verdict": {"overall": "amber", "checks": [{"id": 5, "name": "R/(R+Z)", "status": "red"}]},
 }
@@ -74,7 +71,7 @@ SUMMARY = {
         ("verdict[R/(R+Z)] is red", True),
     ],
 )
-def test_what_a_threshold_concludes(text: str, failed: bool) -> None:
+def test_a_threshold_fails_exactly_where_its_condition_holds(text: str, failed: bool) -> None:
     (result,) = evaluate_thresholds([parse_threshold(text)], SUMMARY)
     assert result.failed is failed
     assert result.line.startswith("FAILED  " if failed else "ok      ")
@@ -117,7 +114,7 @@ def test_a_typo_is_an_error_that_shows_its_place(text: str, position: int, part:
     assert str(caught.value).splitlines()[-1] == "  " + " " * position + "^"
 
 
-def test_a_name_without_its_method_judges_every_method_and_says_which() -> None:
+def test_a_name_without_its_method_judges_every_method_and_names_it() -> None:
     results = evaluate_thresholds(parse_thresholds(["p99[file] > 1s", "p99[*] > 1s"]), SUMMARY)
     assert [r.failed for r in results] == [False, True, False, True, False]
     assert "PUT file: 1,200 ms" in results[1].line
@@ -126,7 +123,7 @@ def test_a_name_without_its_method_judges_every_method_and_says_which() -> None:
 @pytest.mark.parametrize(
     "text", ["p99[POST file] > 1s", "p99.9 > 1s", "cov[GET file] > 2", "verdict[99] is red", "launch.sdev > 1ms"]
 )
-def test_what_cannot_be_judged_counts_as_failed(text: str) -> None:
+def test_a_missing_figure_counts_as_failed(text: str) -> None:
     (result,) = evaluate_thresholds([parse_threshold(text)], SUMMARY)
     assert result.failed
     assert result.value is None
@@ -139,7 +136,7 @@ def test_an_empty_summary_fails_every_threshold(text: str) -> None:
 
 
 @given(st.text(max_size=30))
-def test_any_text_is_read_or_refused_with_a_position_inside_it(text: str) -> None:
+def test_every_text_is_read_or_refused_at_a_position_inside_it(text: str) -> None:
     with contextlib.suppress(ThresholdError):
         assert parse_threshold(text).text == text
         return

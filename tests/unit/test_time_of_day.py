@@ -1,4 +1,4 @@
-"""Times of day: where in its day a profile is when a run starts, whatever the zone and the time of year."""
+"""Times of day in any zone and season."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from zoneinfo import ZoneInfo
 
 import pytest
 
-from locust_realism.workload.time_of_day import seconds_since, time_of_day
+from locust_realism.workload.rates.time_of_day import seconds_since, time_of_day
 
 
 @pytest.mark.parametrize(
@@ -27,7 +27,7 @@ def test_seconds_since_the_last_time(text: str, now: datetime, hours: float) -> 
     assert seconds_since(time_of_day("at", text), now) == pytest.approx(hours * 3600)
 
 
-def test_a_time_object_with_its_zone_is_taken() -> None:
+def test_a_time_object_with_a_zone_is_accepted() -> None:
     at = time(14, tzinfo=ZoneInfo("Europe/Berlin"))
     assert time_of_day("peak_at", at) is at
     with pytest.raises(ValueError, match="peak_at needs a tzinfo"):
@@ -44,6 +44,6 @@ def test_a_time_object_with_its_zone_is_taken() -> None:
         ("14:00 ../etc/passwd", "must be a time of day"),
     ],
 )
-def test_what_is_no_time_of_day_is_refused(text: str, message: str) -> None:
+def test_other_text_is_refused(text: str, message: str) -> None:
     with pytest.raises(ValueError, match=message):
         time_of_day("peak_at", text)

@@ -1,4 +1,4 @@
-"""The verdict: every check in every colour, root causes before consequences, and simulated runs of known kinds."""
+"""Verdict: every check in every colour, root causes before consequences, and simulated runs of known kinds."""
 
 import importlib.util
 import math
@@ -11,12 +11,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from locust_realism.analysis.checks import AMBER, GREEN, NO_DATA, RED, Finding, grade
-from locust_realism.analysis.evidence import Evidence, Facts, Gaps, collect, worker_rows
-from locust_realism.analysis.settings import AnalysisSettings, VerdictBounds, WorkloadModel, parse_bounds
+from locust_realism.analysis.document import AMBER, GREEN, NO_DATA, RED
+from locust_realism.analysis.settings import AnalysisSettings, VerdictBounds, WorkloadModel, grade, parse_bounds
 from locust_realism.analysis.summary import summarize
-from locust_realism.analysis.users import UserTimes
-from locust_realism.analysis.verdict import CAUSES, CHECKS, judge, root_causes
+from locust_realism.analysis.verdict.checks import CHECKS, Finding
+from locust_realism.analysis.verdict.evidence import Evidence, Facts, Gaps, collect, worker_rows
+from locust_realism.analysis.verdict.judge import CAUSES, judge, root_causes
+from locust_realism.analysis.verdict.readings import Reading
+from locust_realism.analysis.verdict.users import UserTimes
 from locust_realism.recording.launches import LaunchLog
 
 BOUNDS = VerdictBounds()
@@ -27,7 +29,7 @@ SCRIPT = Path(__file__).resolve().parents[2] / "benchmarks" / "calibrate_verdict
 def _calibration():
     spec = importlib.util.spec_from_file_location("calibrate_verdict", SCRIPT)
     module = importlib.util.module_from_spec(spec)
-    sys.modules[spec.name] = module  # dataclasses look their module up
+    sys.modules[spec.name] = module  # dataclasses need it there
     spec.loader.exec_module(module)
     return module
 
@@ -47,9 +49,7 @@ SOUND_GAPS = Gaps(
     correlations=(0.001, 0.002),
     distance=0.003,
 )
-SOUND_USERS = UserTimes(
-    users=100, thinks=90_000, response_share=0.01, think_mean=1.0, think_se=0.003, round_trip=1.01, user_cov=0.98
-)
+SOUND_USERS = UserTimes(users=100, response_share=0.01, think_mean=1.0, think_se=0.003, round_trip=1.01, user_cov=0.98)
 CHANGES = {key: {"change": 0.001, "standard_error": 0.004, "segments": 10} for key in ("p50", "p95", "mean", "rate")}
 SCALE = {"window_s": 1.0, "windows": 1000, "independent_windows": 1000.0, "idc": 1.0, "model": 1.0}
 SOUND = Evidence(
@@ -170,7 +170,7 @@ COLOURS = [
     (11, steady("p95", 0.04), GREEN),
     (11, steady("mean", 0.2, mser5_share=0.7), AMBER),
     (11, steady("mean", 0.001, mser5_share=0.7), GREEN),
-    (11, replace(SOUND, steady={"enough": False}), NO_DATA),
+    (11, replace(SOUND, steady={"enough": False, "changes": {}}), NO_DATA),
     (12, offsets(1500.0), AMBER),
     (12, offsets(15_000.0), AMBER),
     (12, offsets(15_000.0, cov=2.0), RED),
@@ -193,7 +193,7 @@ def test_each_check_is_green_on_sound_evidence(number):
     assert finding.status == GREEN, finding.explanation
 
 
-def test_every_check_has_been_seen_green_amber_or_red_and_without_data():
+def test_the_table_of_colours_covers_every_check_and_no_data():
     seen = {number: {status for n, _, status in COLOURS if n == number} for number in range(1, 13)}
     assert all(seen[number] & {AMBER, RED} for number in seen)
     assert all(NO_DATA in seen[number] for number in seen)
@@ -210,7 +210,7 @@ def test_too_little_data_is_never_green():
     assert grade(math.nan, 0.05, 0.1) == NO_DATA
 
 
-def test_sound_evidence_is_green_and_says_so():
+def test_sound_evidence_is_green_in_words_too():
     verdict = judge(SOUND, BOUNDS)
     assert (verdict["overall"], verdict["causes"]) == (GREEN, [])
     assert verdict["sentence"] == "The launches came like those of independent users."
@@ -219,7 +219,7 @@ def test_sound_evidence_is_green_and_says_so():
 
 def test_the_worst_check_with_enough_data_decides():
     assert judge(gaps(distance=0.03), BOUNDS)["overall"] == AMBER
-    assert judge(replace(SOUND, steady={"enough": False}), BOUNDS)["overall"] == GREEN
+    assert judge(replace(SOUND, steady={"enough": False, "changes": {}}), BOUNDS)["overall"] == GREEN
     assert judge(replace(gaps(cov=1.0, n=300), lateness_p99_s=1.0), BOUNDS)["overall"] == NO_DATA
 
 
@@ -232,13 +232,15 @@ def test_feedback_of_the_server_is_apart_from_the_generators_validity():
 
 @given(st.lists(st.sampled_from([GREEN, AMBER, RED, NO_DATA]), min_size=12, max_size=12), st.floats(0.1, 5))
 def test_every_bad_check_belongs_to_exactly_one_cause(statuses, cov):
-    findings = {i + 1: Finding(status, 0.5, None, "Seen.", "Meant.", "Do.") for i, status in enumerate(statuses)}
+    findings = {
+        i + 1: Finding(status, 0.5, None, "Seen.", Reading("Meant.", "Do.")) for i, status in enumerate(statuses)
+    }
     rows = root_causes(gaps(cov=cov), findings)
     named = [number for row in rows for number in (row["check"], *row["consequences"])]
     assert sorted(named) == [number for number, finding in findings.items() if finding.bad]
 
 
-def test_brady_s_three_distortions_are_named():
+def test_the_causes_name_bradys_three_distortions():
     assert {cause.distortion for cause in CAUSES if cause.distortion} == {
         "heavy workload",
         "think time method used",
@@ -248,7 +250,7 @@ def test_brady_s_three_distortions_are_named():
 
 @pytest.mark.parametrize("case", calibration.CASES, ids=lambda case: case.simulate.__name__)
 def test_simulated_runs_get_the_right_cause_first(case):
-    """Two of the calibration's runs of each kind; the table of all 200 is in docs/verdict.md."""
+    """Two runs of each kind; docs/verdict.md has the table of all 200."""
     for verdict in calibration.verdicts(case, runs=2, launches=10_000):
         if case.cause is None:
             assert verdict["overall"] in (GREEN, AMBER), verdict["sentence"]
@@ -259,19 +261,21 @@ def test_simulated_runs_get_the_right_cause_first(case):
 
 
 @pytest.mark.parametrize(
-    ("model", "told"),
+    ("model", "advised"),
     [
         (WorkloadModel(kind="closed", users=100), True),
         (WorkloadModel(kind="closed", users=100, poisson_arrivals=True), False),
         (WorkloadModel(kind="open"), False),
     ],
 )
-def test_waves_of_a_fixed_pool_may_come_from_its_start_alone(model, told):
+def test_waves_of_a_fixed_pool_may_come_from_its_start_alone(model, advised):
     evidence = replace(scales(idc=3.0), facts=replace(SOUND.facts, model=model))
-    advice = CHECK[6](evidence, BOUNDS).advice
-    assert advice.endswith(", or leave out the start with --realism-warmup.") is told
+    advice = CHECK[6](evidence, BOUNDS).reading.advice
+    assert advice.endswith(", or leave out the start with --realism-warmup.") is advised
     assert advice.count(". ") == 0
-    assert "--realism-warmup" not in CHECK[6](replace(evidence, dispersion=[SCALE | {"idc": 0.3}]), BOUNDS).advice
+    assert (
+        "--realism-warmup" not in CHECK[6](replace(evidence, dispersion=[SCALE | {"idc": 0.3}]), BOUNDS).reading.advice
+    )
 
 
 def test_consequences_stand_under_the_cause():
@@ -292,8 +296,8 @@ def _verdict(simulate, launches=10_000, seed=1, **settings):
     return document["verdict"]
 
 
-def test_a_plan_that_is_not_given_makes_a_varying_rate_unsteady_or_lumpy():
-    """The negative control of the rescaling: the same launches without their plan are not green."""
+def test_without_its_plan_a_varying_rate_is_red():
+    """Negative control of the rescaling: the same launches without their plan are not green."""
     log, facts = calibration.planned_sine(np.random.default_rng(1), 10_000)
     settings = AnalysisSettings(charts=False)
     with_plan = summarize(log, settings=settings, run_start_us=calibration.EPOCH_US, facts=facts)
@@ -337,7 +341,7 @@ def test_launches_at_the_same_instant_are_not_enough_data():
     assert verdict["overall"] == NO_DATA
 
 
-def test_the_plans_time_starts_with_the_run_and_not_after_the_warm_up():
+def test_the_plans_time_starts_with_the_run_not_after_the_warm_up():
     log, facts = calibration.planned_sine(np.random.default_rng(2), 20_000)
     settings = AnalysisSettings(charts=False, skip_s=7.0)
     for start in (calibration.EPOCH_US, None):
@@ -379,7 +383,7 @@ def test_every_bound_is_documented_with_its_default_and_can_be_set():
         ("cov=1", "'cov' is not a bound of the verdict"),
         ("cov_red=x", "cov_red='x' is not a number"),
         ("cov_red", "cov_red='' is not a number"),
-        ("cov_red=0.01", "cov_red is 0.01, expected at least 0.05"),
+        ("cov_red=0.01", "cov_red must be >= 0.05, the bound cov_amber, not 0.01"),
     ],
 )
 def test_a_wrong_bound_is_named(text, message):
@@ -388,7 +392,7 @@ def test_a_wrong_bound_is_named(text, message):
 
 
 def timer_wakes(due_us, rng, grain_us=1000):
-    """When an event loop with millisecond timers launches what is due: all that is due by a wake-up leaves with it."""
+    """Return launch times of an event loop with millisecond timers: launches due by a wake-up leave with it."""
     launches, now, first = np.empty_like(due_us), 0.0, 0
     while first < len(due_us):
         wake = now + math.ceil(max(due_us[first] - now, 0) / grain_us) * grain_us + rng.uniform(0, 60)
@@ -399,7 +403,7 @@ def timer_wakes(due_us, rng, grain_us=1000):
 
 
 @pytest.mark.parametrize("rate", [100, 300, 1000])
-def test_the_grain_of_the_timers_is_not_taken_for_bunching(rate):
+def test_the_grain_of_the_timers_is_no_bunching(rate):
     rng = np.random.default_rng(4)
     launches = timer_wakes(np.cumsum(rng.exponential(1e6 / rate, 20_000)), rng)
     log = LaunchLog.build(np.rint(launches).astype(int), 1000, names="x")
@@ -422,7 +426,7 @@ def test_check_4_shows_the_figure_that_decides():
 
 @pytest.mark.parametrize(("population", "high"), [(1.06, 1.70), (100.0, 1.01)])
 def test_a_varying_population_may_raise_the_cov_but_need_not(population, high):
-    """A user of one task leaves no trace in the gaps; one that stays over many gaps makes the rate vary."""
+    """Users of one task leave no trace in the gaps; users that stay for many gaps make the rate vary."""
     found = CHECK[1](replace(gaps(cov=1.0), population=population), BOUNDS)
     assert found.status == GREEN
     assert found.bound == pytest.approx([0.95, high + 0.05], abs=0.01)

@@ -1,4 +1,4 @@
-"""Sessions found in a stream, against a plain loop over the same requests."""
+"""Sessions found in a stream equal those of a plain loop over the same requests."""
 
 from __future__ import annotations
 
@@ -9,13 +9,13 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from locust_realism.workload.visits import SessionFinder, _running_maximum
+from locust_realism.fit.visits import SessionFinder
 
 GAP = 100.0
 
 
 def by_hand(times: list[int], visitors: list[int]) -> tuple[list[bool], list[int], list[int]]:
-    """Which requests begin a session, the requests of each session, and the pauses within; seconds."""
+    """Return the requests that begin a session, the requests of each session, and the pauses within, in seconds."""
     last: dict[int, int] = {}
     begins, pauses = [], []
     counts: dict[tuple[int, int], int] = defaultdict(int)
@@ -36,7 +36,7 @@ def by_hand(times: list[int], visitors: list[int]) -> tuple[list[bool], list[int
     st.lists(st.tuples(st.integers(0, 3000), st.integers(-5, 5)), min_size=1, max_size=80),
     st.lists(st.integers(1, 20), min_size=1, max_size=10),
 )
-def test_it_is_what_a_plain_loop_finds_however_the_stream_is_cut(rows: list[tuple[int, int]], cuts: list[int]) -> None:
+def test_sessions_equal_those_of_a_loop_for_any_blocks(rows: list[tuple[int, int]], cuts: list[int]) -> None:
     rows.sort()
     times, visitors = [time for time, _ in rows], [visitor for _, visitor in rows]
     finder = SessionFinder(gap=GAP, resolution=1.0)
@@ -57,7 +57,7 @@ def test_it_is_what_a_plain_loop_finds_however_the_stream_is_cut(rows: list[tupl
     assert found.think_times.total == sum(pauses)
 
 
-def test_sessions_at_the_ends_of_the_log_are_kept_apart() -> None:
+def test_sessions_at_the_ends_of_the_log_count_apart() -> None:
     finder = SessionFinder(gap=GAP, resolution=1.0)
     # under way at the start, whole, begun a gap before the end and still under way, begun just before the end
     rows = sorted([(10, 1), (50, 1), (500, 2), (540, 2), (800, 3), (880, 3), (960, 3), (990, 4), (1000, 5)])
@@ -83,18 +83,7 @@ def test_think_times_run_from_the_answer_to_the_next_request() -> None:
     assert sessions.think_times.total == pytest.approx(0 + 2 + 50)
 
 
-@pytest.mark.parametrize("scale", [1, 10**16])
-def test_the_running_maximum_of_each_group(scale: int) -> None:
-    rng = np.random.default_rng(2)
-    groups = np.sort(rng.integers(-1000, 1000, 5000))
-    values = rng.integers(0, 1000, 5000) * scale
-    found = _running_maximum(values, groups)
-    for group in np.unique(groups):
-        rows = groups == group
-        np.testing.assert_array_equal(found[rows], np.maximum.accumulate(values[rows]))
-
-
-def test_what_is_kept_does_not_grow_with_the_log() -> None:
+def test_memory_does_not_grow_with_the_stream() -> None:
     finder = SessionFinder(gap=GAP, resolution=1.0)
     for hour in range(50):
         t = np.sort(np.random.default_rng(hour).integers(0, 3600, 2000)) + 3600 * hour

@@ -1,4 +1,4 @@
-"""The server for trying is as strict as Nextcloud where a load test notices, and goes wrong as real servers did."""
+"""The trial server has the rules of Nextcloud that affect a load test, and the faults of real servers."""
 
 from __future__ import annotations
 
@@ -7,7 +7,8 @@ import time
 from collections.abc import Iterator
 
 import pytest
-from webdav_support import FILES, PDF, Server, ask, webdav_server
+from http_support import ask
+from webdav_support import FILES, PDF, Server, webdav_server
 
 SECRET = "long enough 1"
 
@@ -31,7 +32,7 @@ def test_without_the_ocs_header_nothing_is_done(server: Server) -> None:
     assert "header" not in server.users()
 
 
-def test_a_name_is_given_once(server: Server, anna: tuple[str, str]) -> None:
+def test_a_name_can_be_used_once(server: Server, anna: tuple[str, str]) -> None:
     assert server.create("anna", SECRET) == (400, 102)
     assert server.create("anna", SECRET, version=1) == (200, 102), "version 1 says in the body alone that it failed"
 
@@ -109,7 +110,7 @@ def test_files_can_be_listed_moved_and_deleted(server: Server, anna: tuple[str, 
     assert server.dav("DELETE", "anna/new/b.txt", anna).status == 204
 
 
-def test_two_writers_of_one_file_are_told(server: Server, anna: tuple[str, str]) -> None:
+def test_the_second_writer_of_one_file_is_refused(server: Server, anna: tuple[str, str]) -> None:
     """Real servers answered eight of ten parallel uploads to one file with 423."""
     codes: list[int] = []
 
@@ -142,7 +143,7 @@ def test_creation_lies_and_locks() -> None:
         assert server.code("DELETE", "/user-0", version=1) == (200, 998)
 
 
-def test_with_status_200_only_the_body_tells() -> None:
+def test_with_status_200_only_the_body_shows_a_failure() -> None:
     with webdav_server("status-200", "create-lies=1") as server:
         assert server.create("anna", SECRET) == (200, 101)
         assert server.create("anna", SECRET, headers={}) == (200, 412)
@@ -155,7 +156,7 @@ def test_an_address_is_shut_out_after_bad_logins() -> None:
         assert server.ocs("GET").status == 429, "the administrator too, and the right password"
 
 
-def test_files_go_wrong_by_kind() -> None:
+def test_every_fault_of_files_has_its_status() -> None:
     switches = ("file-locked=2", "html=3", "cut=2", "quota=60000", "first-put-503", "slow-login=0.1")
     with webdav_server(*switches, accounts=(f"carl:{SECRET}",)) as server:
         carl = ("carl", SECRET)
@@ -184,7 +185,7 @@ def test_whole_server_modes(switch: str, status: int) -> None:
         assert ask("GET", server.url + path, auth=("carl", SECRET)).status == status
 
 
-def test_its_folder_goes_with_it() -> None:
+def test_its_folder_is_deleted_with_it() -> None:
     with webdav_server() as server:
         server.create("anna", SECRET)
         assert (server.folder / "files" / "anna").is_dir()

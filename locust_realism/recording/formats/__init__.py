@@ -1,7 +1,6 @@
-"""Files of launches, in and out: one function that recognises what it is given, one small module a format.
+"""Files of launches, in and out: one function that recognises a file, a small module for each kind of text format.
 
-A format is a module with ``NAME``, ``recognises(first_line)`` and ``read(path) -> LaunchFile``, and
-``write(log, path)`` where it can be written; it is added to ``TEXT_FORMATS`` (and to ``WRITERS``).
+A text format is an entry of ``TEXT_FORMATS``, and of ``WRITERS`` if it can be written.
 """
 
 from __future__ import annotations
@@ -9,12 +8,11 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable
 from pathlib import Path
-from typing import Protocol
 
-from locust_realism.recording.formats import jtl, locust_csv, own_csv
-from locust_realism.recording.formats.text import first_line
+from locust_realism.recording.columns import from_table, read_table, write_parquet
+from locust_realism.recording.formats import csv_files, jtl
+from locust_realism.recording.formats.delimited import fields_of, first_line
 from locust_realism.recording.launches import LaunchLog
-from locust_realism.recording.packing import read_parquet, write_parquet
 from locust_realism.recording.reading import read_recording
 from locust_realism.recording.source import BadLine, LaunchFile
 
@@ -26,30 +24,26 @@ PARQUET = "parquet"
 RECORDING = "recording"
 
 
-class TextFormat(Protocol):
-    """What a module of a text format has."""
-
-    NAME: str
-
-    def recognises(self, line: str, /) -> bool:
-        """Whether a file with this first line is of the format."""
-        ...
-
-    def read(self, path: Path, /) -> LaunchFile:
-        """Read a file of the format."""
-        ...
+def _header(*names: str) -> Callable[[str], bool]:
+    return lambda line: set(names) <= set(fields_of(line))
 
 
-TEXT_FORMATS: tuple[TextFormat, ...] = (own_csv, locust_csv, jtl)
+TEXT_FORMATS = {
+    csv_files.OWN: (_header("launch_us", "response_us", "name"), csv_files.read_own),
+    csv_files.LOCUST: (_header("timestamp", "request_type", "name", "response_time_ms"), csv_files.read_locust),
+    jtl.NAME: (jtl.matches, jtl.read),
+}
+"""Text formats: functions that recognise the first line, and read a file."""
+
 WRITERS: dict[str, Callable[[LaunchLog, Path], None]] = {
     ".parquet": write_parquet,
-    ".csv": own_csv.write,
+    ".csv": csv_files.write_own,
     ".jtl": jtl.write,
 }
 
 
 def recognise(path: str | Path) -> str:
-    """The name of a file's format; ValueError when it is none that is known.
+    """Return the name of a file's format; ValueError if it is unknown.
 
     ``recording`` (a directory that a run has written), ``parquet``, ``jtl``, ``locust-csv`` or ``csv``.
     """
@@ -63,28 +57,27 @@ def recognise(path: str | Path) -> str:
     if not head:
         raise ValueError("the file is empty")
     line = first_line(path)
-    for module in TEXT_FORMATS:
-        if module.recognises(line):
-            return module.NAME
+    for name, (matches, _) in TEXT_FORMATS.items():
+        if matches(line):
+            return name
     if line.startswith("<"):
         raise ValueError("XML results are not read: let JMeter save CSV (jmeter.save.saveservice.output_format=csv)")
-    raise ValueError(f"not a format that is known (Parquet, JMeter JTL, Locust's request CSV): it begins {line[:60]!r}")
+    raise ValueError(f"the format is unknown (Parquet, JMeter JTL or Locust's CSV are read): it begins {line[:60]!r}")
 
 
 def open_launches(path: str | Path) -> LaunchFile:
-    """Read a file of launches and say what could not be used.
+    """Read a file of launches, with the lines that were left out.
 
-    Raises OSError when it cannot be opened and ValueError when its format is not known.
+    Raises OSError if it cannot be opened and ValueError if its format is unknown.
     """
     path = Path(path)
     name = recognise(path)
     if name == RECORDING:
         return read_recording(path)
     if name == PARQUET:
-        return LaunchFile(read_parquet(str(path)), PARQUET)
-    module = next(module for module in TEXT_FORMATS if name == module.NAME)
-    file = module.read(path)
-    # Arrow keeps what its columns took, twice the size of the log, for a next time that does not come.
+        return LaunchFile(from_table(read_table(str(path))), PARQUET)
+    file = TEXT_FORMATS[name][1](path)
+    # Arrow's pool would keep twice the file's size allocated; return it to the system
     import pyarrow as pa
 
     pa.default_memory_pool().release_unused()
@@ -92,19 +85,18 @@ def open_launches(path: str | Path) -> LaunchFile:
 
 
 def read_launches(path: str | Path) -> LaunchLog:
-    """The launches of a file; rows that could not be used are logged as one warning.
+    """Return the launches of a file; log one warning if rows were left out.
 
-    Raises OSError when it cannot be opened and ValueError when its format is not known.
+    Raises OSError if the file cannot be opened and ValueError if its format is unknown.
     """
     file = open_launches(path)
-    complaint = file.complaint(Path(path).name)
-    if complaint:
+    if complaint := file.complaint(Path(path).name):
         logger.warning("%s", complaint)
     return file.log
 
 
 def write_launches(log: LaunchLog, path: str | Path) -> None:
-    """Write launches in the format that the file's name asks for: ``.parquet``, ``.csv`` or ``.jtl``."""
+    """Write launches in the format of the file's ending: ``.parquet``, ``.csv`` or ``.jtl``."""
     path = Path(path)
     writer = WRITERS.get(path.suffix.lower())
     if writer is None:

@@ -1,4 +1,4 @@
-// A chart with its heading, its description for those who do not see it, and its files.
+// A chart with its heading, its description for screen readers, and its files.
 
 import { h, newId, saveFile, setHidden, setText } from "./dom.js";
 import { formatClock, toCsv } from "./format.js";
@@ -9,14 +9,14 @@ import { term } from "./hints.js";
  * @property {any} option of ECharts
  * @property {string} text the chart in one sentence
  * @property {string[]} columns
- * @property {unknown[][]} rows the data, as the CSV has it
+ * @property {unknown[][]} rows the data of the CSV
  */
 
 /**
- * A chart whose `update` takes a function of the theme, or a sentence on what will appear and when.
+ * A chart whose `update` takes a function of the theme, or a sentence that stands in for a chart without data.
  * @param {any} context
  * @param {{title: string, term?: string, name: string, height?: number, extra?: Node, legend?: string[]}} options `term`
- *   explains the title, `legend` are the terms that explain what is drawn
+ *   explains the title, `legend` are the terms of the drawn curves
  */
 export function createChart(context, { title, term: key, name, height = 300, extra, legend = [] }) {
   const id = newId();
@@ -58,7 +58,7 @@ export function createChart(context, { title, term: key, name, height = 300, ext
     const echarts = await context.echarts();
     if (!draw || !drawn) return;
     if (!echarts) {
-      setText(caption, `The chart could not be drawn; its data can be saved as CSV. ${drawn.text}`);
+      setText(caption, `The chart could not be drawn; the CSV link saves its data. ${drawn.text}`);
       setHidden(canvas, true);
       return;
     }
@@ -95,7 +95,7 @@ export function createChart(context, { title, term: key, name, height = 300, ext
 }
 
 /**
- * What the charts share of an ECharts option.
+ * Build the shared parts of an ECharts option.
  * @param {import("./theme.js").Theme} theme
  * @param {{x: any, y: any | any[], series: any[], legend?: boolean, unit?: (value: number) => string,
  *   head?: (value: number) => string}} parts
@@ -127,7 +127,7 @@ export function baseOption(theme, { x, y, series, legend = true, unit, head }) {
 
 const STEPS = [1, 2, 5, 10, 15, 30, 60, 120, 300, 600, 900, 1800, 3600, 7200, 10_800, 21_600, 43_200, 86_400];
 
-/** The axis of seconds since the start, with ticks at round minutes. @param {number[]} times */
+/** Build the axis of seconds since the start, with ticks at round minutes. @param {number[]} times */
 export function timeAxis(times) {
   const [first, last] = [times[0] ?? 0, times.at(-1) ?? 1];
   const min = first < 0.2 * last ? Math.min(0, first) : first;
@@ -136,7 +136,7 @@ export function timeAxis(times) {
     axisLabel: { formatter: formatClock, showMaxLabel: last % interval === 0 } };
 }
 
-/** A line of [x, y] points. @param {string} name @param {unknown[]} xs @param {unknown[]} ys @param {string} color @param {any} [own] */
+/** Build a line of [x, y] points. @param {string} name @param {unknown[]} xs @param {unknown[]} ys @param {string} color @param {any} [own] */
 export function lineSeries(name, xs, ys, color, own = {}) {
   return {
     type: "line", name, data: xs.map((x, i) => [x, ys[i] ?? null]), showSymbol: false, symbolSize: 6, color,
@@ -144,7 +144,7 @@ export function lineSeries(name, xs, ys, color, own = {}) {
   };
 }
 
-/** A band between two curves, as two stacked lines without a line. @param {string} name @param {unknown[]} xs @param {unknown[]} low @param {unknown[]} high @param {string} color */
+/** Build a band between two curves: two stacked, invisible lines. @param {string} name @param {unknown[]} xs @param {unknown[]} low @param {unknown[]} high @param {string} color */
 export function bandSeries(name, xs, low, high, color) {
   const plain = { type: "line", showSymbol: false, lineStyle: { opacity: 0 }, emphasis: { disabled: true },
     stack: name, stackStrategy: "all", silent: true, tooltip: { show: false }, z: 1 };
@@ -155,7 +155,7 @@ export function bandSeries(name, xs, low, high, color) {
   ];
 }
 
-/** A level to compare with. @param {import("./theme.js").Theme} theme @param {number} at @param {string} text */
+/** Build a horizontal reference line. @param {import("./theme.js").Theme} theme @param {number} at @param {string} text */
 export function levelMark(theme, at, text) {
   return { silent: true, symbol: "none", lineStyle: { color: theme.muted, type: "dashed", width: 1 },
     label: { formatter: text, color: theme.muted, position: "insideEndTop", fontSize: 11 }, data: [{ yAxis: at }] };

@@ -1,4 +1,4 @@
-// Whether one interval between launches says something about the next, as a pure function of the JSON.
+// Chart of the dependence between intervals, as a pure function of the JSON.
 
 import { bandSeries, baseOption, levelMark } from "./chart.js";
 import { formatNumber, formatTick } from "./format.js";
@@ -19,7 +19,7 @@ export function autocorrelationChart(values, n) {
     });
     const outside = values.filter((one) => Math.abs(one) > chance).length;
     const text = `Neighbouring intervals have a correlation of ${three(values[0])}; `
-      + (outside ? `${outside} of ${values.length} lie outside what chance explains (${formatNumber(0.05 * values.length, 0)} would by chance).` : "all lie within what chance explains.");
+      + (outside ? `${outside} of ${values.length} lie outside the band (${formatNumber(0.05 * values.length, 0)} expected by chance).` : "all lie within the band of chance.");
     return { option, text, columns: ["lag", "correlation", "band_low", "band_high"], rows: lags.map((lag, i) => [lag, values[i], -chance, chance]) };
   };
 }

@@ -5,7 +5,7 @@ import { formatClock, formatDuration, formatNumber, formatTick } from "./format.
 
 const three = (/** @type {number} */ value) => formatNumber(value, 3);
 
-/** CoV in each step of time, with the band in which independent users keep it. @param {any} time charts.cov_over_time */
+/** CoV in each step of time, with the band of independent users. @param {any} time charts.cov_over_time */
 export function covOverTime(time) {
   return (/** @type {import("./theme.js").Theme} */ theme) => {
     const { t_s: t, cov, n } = time;
@@ -67,7 +67,7 @@ export function covByUsers(groups) {
   };
 }
 
-/** The number of users from which on every CoV is within 1 ± 0.05, or null. @param {any[]} groups */
+/** Return the number of users from which on every CoV is within 1 ± 0.05, or null. @param {any[]} groups */
 function settledFrom(groups) {
   let from = null;
   for (const group of [...groups].reverse()) {
@@ -100,12 +100,6 @@ export function dispersionChart(dispersion) {
     const keys = ["window_s", "windows", "mean", "idc", "poisson_low", "poisson_high", "model", "model_low", "model_high"];
     return { option, text, columns: keys, rows: rows.map((row) => keys.map((key) => row[key])) };
   };
-}
-
-/** The rows of the summary's dispersion, whichever way it holds them. @param {any} summary @returns {any[]} */
-export function dispersionRows(summary) {
-  const section = summary.dispersion ?? [];
-  return Array.isArray(section) ? section : section.rows ?? [];
 }
 
 function span(/** @type {number} */ seconds) {

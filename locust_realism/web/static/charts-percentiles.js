@@ -60,7 +60,7 @@ export function densityChart(curve, all) {
   };
 }
 
-/** The chosen name in its colour, over all names in grey unless it is those. */
+/** Return the chosen name in its colour, and all names in grey behind it. */
 function both(/** @type {any} */ curve, /** @type {any} */ all, /** @type {import("./theme.js").Theme} */ theme,
               /** @type {(of: any, color: string) => any} */ one) {
   if (curve === all) return [one(all, theme.accent)];

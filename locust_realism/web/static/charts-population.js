@@ -30,7 +30,7 @@ export function comings(series) {
     const parts = [lineSeries("Arrivals", t, arrivals, theme.accent), lineSeries("Departures", t, departures, theme.orange)];
     if (planned) parts.push(lineSeries("Planned arrivals", t, planned, theme.muted, { lineStyle: { type: "dashed", width: 1.5, color: theme.muted } }));
     const option = baseOption(theme, { x: timeAxis(t), y: { type: "value", name: "Users / s", min: 0 }, unit: plain, head: formatClock, series: parts });
-    // A population that starts in equilibrium is built up first: nobody is planned to arrive until then.
+    // A population that starts in equilibrium is built up first; planned arrivals begin after that.
     const from = Math.max(0, planned?.findIndex((/** @type {number} */ one) => one > 0) ?? 0);
     const mean = (/** @type {any[]} */ values) => { const known = values.slice(from).filter(isNumber); return known.reduce((a, b) => a + b, 0) / Math.max(1, known.length); };
     return { option, text: `On average ${plain(mean(arrivals))} arrivals${planned ? ` (${plain(mean(planned))} planned)` : ""} and ${plain(mean(departures))} departures per second.`,

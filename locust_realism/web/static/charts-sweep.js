@@ -1,6 +1,6 @@
 // Charts of a sweep, as pure functions of the JSON: figures against users or think time, with error bars.
 
-import { baseOption, lineSeries, timeAxis } from "./chart.js";
+import { baseOption, levelMark, lineSeries, timeAxis } from "./chart.js";
 import { formatClock, formatNumber, formatTick, isNumber } from "./format.js";
 
 const LEGEND_WIDTH = 1000;
@@ -9,22 +9,22 @@ const SYMBOLS = ["circle", "triangle", "rect", "diamond", "pin", "arrow"];
 
 /** @typedef {{name: string, cells: any[]}} Line */
 
-/** How many users. @param {number} number */
+/** Write a number of users. @param {number} number */
 export function usersInWords(number) {
   return `${formatTick(number)} user${number === 1 ? "" : "s"}`;
 }
 
-/** Colour of the i-th line, the same in every chart. @param {import("./theme.js").Theme} theme @param {number} i */
+/** Return the colour of the i-th line, the same in every chart. @param {import("./theme.js").Theme} theme @param {number} i */
 function colorOf(theme, i) {
   return [theme.accent, ...theme.labels][i % (theme.labels.length + 1)];
 }
 
 /**
- * Points joined by a line, and their 95 % limits as upright strokes, which ECharts' small build has no series for.
+ * Build points joined by a line, and their 95 % limits as upright strokes: ECharts' small build has no error bars.
  * @param {string} name @param {[number, any, any, any][]} points x, value, low, high @param {string} color @param {number} i
  */
 function withErrors(name, points, color, i) {
-  // a limit that the data does not set is not drawn: the stroke then begins at the point
+  // A limit that the data does not set is not drawn: then the stroke begins at the point.
   const bars = points.filter(([, , low, high]) => isNumber(low) || isNumber(high))
     .flatMap(([x, y, low, high]) => [[x, isNumber(low) ? low : y], [x, isNumber(high) ? high : y], [x, null]]);
   return [
@@ -34,7 +34,7 @@ function withErrors(name, points, color, i) {
   ];
 }
 
-/** The axis that a page's charts run over. @param {any} data */
+/** Build the horizontal axis of a page's charts. @param {any} data */
 function xAxis(data) {
   const users = data.x === "users";
   return { type: data.logarithmic ? "log" : "value", name: users ? "Users" : "Mean think time (s)", scale: !users || data.logarithmic,
@@ -48,7 +48,7 @@ function xOf(data, cell) {
 }
 
 /**
- * A figure of the cells against users or think time, a line for each of the rest.
+ * Chart a figure of the cells against users or think time, a line for each other combination.
  * @param {any} data @param {string} key @param {{name: string, unit?: string, min?: number, level?: [number, string]}} y
  */
 export function figureChart(data, key, y) {
@@ -58,23 +58,22 @@ export function figureChart(data, key, y) {
         .map((cell) => [xOf(data, cell), cell[key], cell[`${key}_low`], cell[`${key}_high`]]), colorOf(theme, i), i));
     const unit = y.unit ? ` ${y.unit}` : "";
     if (y.level && series.length) {
-      series[0].markLine = { silent: true, symbol: "none", lineStyle: { color: theme.muted, type: "dashed", width: 1 },
-        label: { formatter: y.level[1], color: theme.muted, position: "insideEndTop", fontSize: 11 }, data: [{ yAxis: y.level[0] }] };
+      series[0].markLine = levelMark(theme, y.level[0], y.level[1]);
     }
     const option = baseOption(theme, {
       x: xAxis(data), y: { type: "value", name: y.name, ...(y.min === undefined ? { scale: true } : { min: y.min }) },
       unit: (value) => formatNumber(value) + unit, head: (value) => `${formatTick(value)} ${data.x === "users" ? "users" : "s"}`, series,
     });
     const shown = data.lines.flatMap((/** @type {Line} */ line) => line.cells);
-    return { option, text: said(data, shown, key, unit),
+    return { option, text: extremes(data, shown, key, unit),
       columns: ["line", "users", "think_time_s", key, `${key}_low`, `${key}_high`],
       rows: data.lines.flatMap((/** @type {Line} */ line) => line.cells.map((cell) =>
         [line.name, cell.users, cell.think_time_s, cell[key], cell[`${key}_low`] ?? null, cell[`${key}_high`] ?? null])) };
   };
 }
 
-/** The smallest and the largest figure in one sentence. @param {any} data @param {any[]} cells @param {string} key @param {string} unit */
-function said(data, cells, key, unit) {
+/** Write the smallest and the largest figure in one sentence. @param {any} data @param {any[]} cells @param {string} key @param {string} unit */
+function extremes(data, cells, key, unit) {
   const known = cells.filter((cell) => isNumber(cell[key]));
   if (!known.length) return "No figures.";
   const sorted = [...known].sort((a, b) => a[key] - b[key]);
@@ -85,7 +84,7 @@ function said(data, cells, key, unit) {
 }
 
 /**
- * All names of a chart that is as wide as the page, in as many lines as they need, where a legend would else be turned over.
+ * Show all names of a chart as wide as the page, in as many lines as they need, instead of a legend with pages.
  * @param {any} option @param {string[]} names
  */
 function inFull(option, names) {
@@ -121,22 +120,22 @@ export function feedbackChart(data) {
       x: { type: "value", name: "R / (R + Z)", min: 0, axisLabel: { formatter: formatTick } },
       y: { type: "value", name: "CoV of the launches", scale: true }, unit: (value) => formatNumber(value), head: (value) => formatNumber(value), series,
     });
-    return { option, text: "Feedback of the server on the users against the pattern of the launches; 1 is that of independent users.",
+    return { option, text: "Feedback of the server on the users against the CoV of the launches; independent users have 1.",
       columns: ["line", "users", "think_time_s", "response_share", "launch_cov"],
       rows: data.lines.flatMap((/** @type {Line} */ line) => line.cells.map((cell) => [line.name, cell.users, cell.think_time_s, cell.response_share, cell.launch_cov])) };
   };
 }
 
-/** CoV by number of users whose launches are taken together, a line for each cell. @param {any} groups */
+/** CoV of the launches of the first users together, a line for each cell. @param {any} groups */
 export function groupsChart(groups) {
   return (/** @type {import("./theme.js").Theme} */ theme) => {
     const series = groups.columns.map((/** @type {any} */ column, /** @type {number} */ i) =>
       lineSeries(column.name, groups.sizes, groups.sizes.map((/** @type {number} */ size) => column.cov[size]?.cov ?? null), colorOf(theme, i), { connectNulls: true }));
     const option = baseOption(theme, {
-      x: { type: "log", name: "Users whose launches are taken together", min: "dataMin", max: "dataMax", axisLabel: { formatter: formatTick } },
+      x: { type: "log", name: "Users taken together", min: "dataMin", max: "dataMax", axisLabel: { formatter: formatTick } },
       y: { type: "value", name: "CoV", scale: true }, unit: (value) => formatNumber(value, 2), head: (value) => `${formatTick(value)} users`, series,
     });
-    return { option: inFull(option, groups.columns.map((/** @type {any} */ column) => column.name)), text: "CoV of the launches of the first 1, 2, 3 … users together; independent users come to 1 with few users.",
+    return { option: inFull(option, groups.columns.map((/** @type {any} */ column) => column.name)), text: "CoV of the launches of the first 1, 2, 3 … users together; independent users approach 1 with few users.",
       columns: ["users", ...groups.columns.map((/** @type {any} */ column) => column.name)],
       rows: groups.sizes.map((/** @type {number} */ size) => [size, ...groups.columns.map((/** @type {any} */ column) => column.cov[size]?.cov ?? null)]) };
   };
@@ -153,7 +152,7 @@ export function overTimeChart(time, what) {
       x: timeAxis(t), y: { type: "value", name: what === "rate" ? "per second" : "ms", min: 0 }, unit: (value) => formatNumber(value), head: formatClock,
       series: known.map(([name, key, color]) => lineSeries(name, t, time[key], color)),
     });
-    const beside = known.slice(1).map(([name]) => (name === "Users" ? "the number of users" : "what was planned"));
+    const beside = known.slice(1).map(([name]) => (name === "Users" ? "the number of users" : "the planned rate"));
     return { option, text: what === "rate" ? ["Launches a second", ...beside].join(" and ") + "." : "Response times over the run.",
       columns: ["t_s", ...known.map(([name]) => name)], rows: t.map((/** @type {number} */ x, /** @type {number} */ i) => [x, ...known.map(([, key]) => time[key][i])]) };
   };

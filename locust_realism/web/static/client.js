@@ -1,11 +1,11 @@
-// Asks the server for documents; every failure becomes a sentence, never an exception.
+// Client of the JSON routes; every failure becomes a sentence, never an exception.
 
 const EXPIRED = "Your session has ended. Reload the page to log in again.";
 
 /** @param {URL} home the address of our routes */
 export function createClient(home) {
   /** @param {string} path */
-  async function ask(path) {
+  async function fetchJson(path) {
     const answer = await fetch(new URL(path, home), { redirect: "manual", credentials: "same-origin", cache: "no-store" });
     if (answer.type === "opaqueredirect" || answer.status === 401 || answer.status === 403) throw new Error(EXPIRED);
     const text = await answer.text();
@@ -16,7 +16,7 @@ export function createClient(home) {
   }
 
   /**
-   * The documents that a tab needs. `whole` is the summary of the whole run, asked for only when the window is not it.
+   * Fetch the documents that a tab needs. `whole` is the summary of the whole run, fetched only if the window is another.
    * @param {string[]} needs @param {string} window
    * @returns {Promise<{data: any, problem: string | null}>}
    */
@@ -26,12 +26,12 @@ export function createClient(home) {
       .map((need) => [need, need === "summary" ? `api/summary?window=${encodeURIComponent(chosen)}` : `api/${need}`]);
     if (needs.includes("whole") && window !== "run") paths.push(["whole", "api/summary?window=run"]);
     try {
-      const found = await Promise.all(paths.map(async ([need, path]) => [need, await ask(path)]));
+      const found = await Promise.all(paths.map(async ([need, path]) => [need, await fetchJson(path)]));
       return { data: Object.fromEntries(found), problem: null };
     } catch (error) {
       const offline = error instanceof TypeError;
       const text = error instanceof Error ? error.message : String(error);
-      return { data: {}, problem: offline ? "Locust does not answer. What is shown are the last figures; they update when it is back." : text };
+      return { data: {}, problem: offline ? "Locust does not answer. These are its last figures; they update when it is back." : text };
     }
   }
   return { fetchAll };

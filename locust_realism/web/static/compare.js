@@ -1,13 +1,12 @@
-// The page of a comparison, from one JSON document: the conclusion in words, then every difference with its limits.
+// The page of a comparison, from one JSON document: conclusions, then every difference with its limits.
 
 import { baseOption, createChart, lineSeries } from "./chart.js";
 import { h } from "./dom.js";
 import { formatNumber, formatShare, formatTick, isNumber } from "./format.js";
-import { drawOffline, termList } from "./offline.js";
+import { drawOffline, factList, part, termList } from "./offline.js";
 import { createTable, statusChip } from "./table.js";
 
 const STATUS_OF = /** @type {Record<string, string>} */ ({ slower: "red", more: "red", mixed: "amber", faster: "green", less: "green" });
-const TITLES = /** @type {Record<string, string>} */ ({ p50_ms: "p50", p90_ms: "p90", p95_ms: "p95", p99_ms: "p99", mean_ms: "mean" });
 const TERMS_USED = ["percentile", "band", "rate", "cov", "verdict", "concurrency"];
 
 /** @type {import("./table.js").Column[]} */
@@ -45,11 +44,6 @@ export function renderReport(root, data) {
 
 const shown = (/** @type {any} */ each, /** @type {any} */ data) => each.alike.status !== "refused" || data.force;
 
-/** @param {string} title @param {...Node} children */
-function part(title, ...children) {
-  return h("section", { "aria-label": title }, h("h2", { class: "lr-part" }, title), h("div", { class: "lr-tab" }, ...children));
-}
-
 /** @param {any} context @param {string} caption @param {import("./table.js").Column[]} columns @param {any[]} rows @param {(row: any) => string} rowKey */
 function tableOf(context, caption, columns, rows, rowKey) {
   const table = createTable(context, { caption, columns, rowKey });
@@ -60,15 +54,15 @@ function tableOf(context, caption, columns, rows, rowKey) {
 /** @param {any} data */
 function facts(data) {
   const pairs = [["Baseline", data.baseline], ["All intervals together", formatShare(data.confidence, 0)], ["A difference counts beyond", formatShare(data.tolerance, 1)]];
-  return h("dl", { class: "lr-facts" }, ...pairs.map(([name, value]) => h("div", {}, h("dt", {}, name), h("dd", {}, String(value)))));
+  return factList(pairs);
 }
 
-/** What came out, each with what speaks against it; then what was broken, and whether repeated runs agree. @param {any} data */
+/** Conclusions with their reservations, thresholds, warnings, agreement of repeated runs. @param {any} data */
 function conclusions(data) {
   const notes = [...(data.warnings ?? []), ...(data.agreement ?? []).map((/** @type {any} */ each) => each.sentence)];
   return h("section", { "aria-label": "Conclusion" },
     h("ul", { class: "lr-findings" }, ...data.candidates.map((/** @type {any} */ each) => h("li", {},
-      statusChip(shown(each, data) ? STATUS_OF[each.conclusion] ?? "info" : "amber", shown(each, data) ? each.conclusion : "not alike"), ` ${each.sentence}`,
+      statusChip(shown(each, data) ? STATUS_OF[each.conclusion] ?? "info" : "amber", shown(each, data) ? each.conclusion : "not comparable"), ` ${each.sentence}`,
       each.alike.reasons.length ? h("ul", {}, ...each.alike.reasons.map((/** @type {string} */ reason) => h("li", {}, reason))) : null)),
     ...(data.thresholds ?? []).map((/** @type {any} */ one) => h("li", {}, statusChip(one.failed ? "red" : "green", one.failed ? "failed" : "ok"), ` ${one.name}: ${one.line.trim()}`))),
     ...notes.map((one) => h("p", { class: "lr-fine" }, one)));
@@ -76,14 +70,14 @@ function conclusions(data) {
 
 /** @param {any} context @param {any} data @param {any} each */
 function differences(context, data, each) {
-  const rows = each.rows.map((/** @type {any} */ row) => ({ ...row, who: `${row.method} ${row.label}`.trim(), what: TITLES[row.figure] ?? row.figure }));
+  const rows = each.rows.map((/** @type {any} */ row) => ({ ...row, who: `${row.method} ${row.label}`.trim(), what: row.figure.replace("_ms", "") }));
   const pair = (/** @type {string} */ what, /** @type {any} */ row, /** @type {(x: any) => string} */ form) => h("p", {}, `${what}: ${form(row.a)} to ${form(row.b)} (${row.verdict}).`);
   return part(`${each.name} against ${data.baseline}`,
     pair("Throughput", each.throughput, (x) => `${formatNumber(x, 2)}/s`), pair("Failures", each.failures, (x) => formatShare(x, 2)),
     tableOf(context, `Response times of ${each.name} against ${data.baseline}`, DIFFERENCES, rows, (row) => `${row.who}\n${row.what}`));
 }
 
-/** By number of users: a line and a group of columns a side. @param {any} context @param {any} data */
+/** Table and chart by number of users: a line and a group of columns for each side. @param {any} context @param {any} data */
 function levels(context, data) {
   const rows = data.levels ?? [];
   if (!rows.length) return null;

@@ -1,7 +1,7 @@
-// Elements built from text nodes only: whatever a request is called, it is never read as HTML.
+// Elements built from text nodes only: no name of a request is ever parsed as HTML.
 
 /**
- * An element with attributes and children; strings become text nodes, null and false are left out.
+ * Build an element with attributes and children; strings become text nodes, null and false are left out.
  * @param {string} tag
  * @param {Record<string, unknown>} [attributes] `on...` functions are listeners; null and false are left out
  * @param {...(Node | string | null | false | undefined)} children
@@ -20,17 +20,17 @@ export function h(tag, attributes = {}, ...children) {
   return element;
 }
 
-/** Write a text only when it changed, so that a selection or a screen reader is not disturbed. */
+/** Write a text only if it changed, so that selections and screen readers are not disturbed. */
 export function setText(/** @type {Element} */ element, /** @type {string} */ text) {
   if (element.textContent !== text) element.textContent = text;
 }
 
-/** Show or hide without losing the place in the page. */
+/** Show or hide an element without moving the page. */
 export function setHidden(/** @type {HTMLElement} */ element, /** @type {boolean} */ hidden) {
   if (element.hidden !== hidden) element.hidden = hidden;
 }
 
-/** Replace the children, but only when their description changed. */
+/** Replace the children if their description changed. */
 export function setChildren(/** @type {HTMLElement} */ element, /** @type {string} */ signature,
                             /** @type {() => (Node | string)[]} */ build) {
   if (element.dataset.signature === signature) return;
@@ -50,7 +50,7 @@ export function saveFile(/** @type {string} */ name, /** @type {Blob | string} *
 
 let lastId = 0;
 
-/** An id that is unique in the page. */
+/** Return an id that is unique in the page. */
 export function newId() {
   lastId += 1;
   return `lr-${lastId}`;

@@ -1,9 +1,9 @@
-// The offline page of what was fitted to a server's log, from the document of `locust-realism fit`.
+// The offline page of a fitted server log, from the document of `locust-realism fit`.
 
 import { bandSeries, baseOption, createChart, lineSeries } from "./chart.js";
 import { h } from "./dom.js";
 import { formatClock, formatDuration, formatNumber, formatShare, formatTick } from "./format.js";
-import { drawOffline } from "./offline.js";
+import { drawOffline, factList, part } from "./offline.js";
 import { createTable } from "./table.js";
 import { createTiles } from "./tiles.js";
 
@@ -15,7 +15,7 @@ const TILES = [
   { title: "Requests", value: (/** @type {any} */ data) => formatNumber(data.source.requests, 0) },
   { title: "Sessions begun", value: (/** @type {any} */ data) => formatNumber(data.arrivals.sessions, 0) },
   { title: "Sessions an hour", value: (/** @type {any} */ data) => formatNumber(perHour(data.arrivals.mean_rate)) },
-  { title: "At the same time", value: (/** @type {any} */ data) => formatNumber(data.sessions.concurrent) },
+  { title: "Concurrent sessions", value: (/** @type {any} */ data) => formatNumber(data.sessions.concurrent) },
   { title: "Requests in a session", value: (/** @type {any} */ data) => formatNumber(data.sessions.mean_length) },
   { title: "Length of a session", value: (/** @type {any} */ data) => formatDuration(data.sessions.mean_duration_s) },
   { title: "Between requests", value: (/** @type {any} */ data) => formatDuration(data.think_times.mean_s) },
@@ -41,7 +41,7 @@ const NAMES = [
 ];
 
 /**
- * Draw the page into an element; needs ECharts as `window.echarts` for its charts, and does without when it is missing.
+ * Draw the page into an element; needs ECharts as `window.echarts` for its charts, and shows their texts without it.
  * @param {HTMLElement} root @param {any} data the document with `title` and, in each family, `call`
  */
 export function renderReport(root, data) {
@@ -49,14 +49,9 @@ export function renderReport(root, data) {
     const tiles = createTiles(context, TILES);
     tiles.update(data);
     return [h("header", {}, h("h1", {}, String(data.title)), facts(data)), tiles.root, warnings(data),
-      part("Sessions that begin", ...arrivals(context, data)), part("Times between the requests of a session", ...times(context, data)),
+      part("Session starts", ...arrivals(context, data)), part("Times between the requests of a session", ...times(context, data)),
       part("Requests", ...requests(context, data))];
   });
-}
-
-/** @param {string} title @param {...Node} children */
-function part(title, ...children) {
-  return h("section", { "aria-label": title }, h("h2", { class: "lr-part" }, title), h("div", { class: "lr-tab" }, ...children));
 }
 
 /** @param {any} data */
@@ -65,7 +60,7 @@ function facts(data) {
   const left = Object.entries(source.left_out).map(([reason, n]) => `${formatNumber(n, 0)} of ${reason}`);
   const pairs = [["Files", source.files.join(", ")], ["From", source.start], ["To", source.end], ["Clock", source.zone],
     ["A session ends after", formatDuration(settings.gap_s)], ["Visitor", settings.visitor], ["Left out", left.join(", ") || "nothing"]];
-  return h("dl", { class: "lr-facts" }, ...pairs.map(([name, value]) => h("div", {}, h("dt", {}, String(name)), h("dd", {}, String(value)))));
+  return factList(pairs);
 }
 
 /** @param {any} data */
@@ -79,14 +74,14 @@ function arrivals(context, data) {
   byDay.update(rateChart(data.arrivals.by_time_of_day, data.arrivals.bin_s, formatClockOfDay, 24 * HOUR, 3 * HOUR));
   const byWeek = createChart(context, { title: "By time of the week", name: "rate-by-time-of-week" });
   const week = data.arrivals.by_time_of_week;
-  byWeek.update(week.length ? rateChart(week, HOUR, formatTimeOfWeek, 7 * 24 * HOUR, 24 * HOUR) : "The log has one day only.");
+  byWeek.update(week.length ? rateChart(week, HOUR, formatTimeOfWeek, 7 * 24 * HOUR, 24 * HOUR) : "The log covers one day only.");
   return [byDay.root, byWeek.root];
 }
 
 /** Steps of a rate with their interval. @param {any[]} rows @param {number} width @param {(x: number) => string} clock @param {number} max @param {number} interval */
 function rateChart(rows, width, clock, max, interval) {
   return (/** @type {import("./theme.js").Theme} */ theme) => {
-    // Both ends of each step, so that lines and band are steps too.
+    // Both ends of each step make lines and band steps, too.
     const x = rows.flatMap((row) => [row.start_s, row.start_s + width]);
     const twice = (/** @type {(row: any) => number | null} */ of) => rows.flatMap((row) => [of(row), of(row)]);
     const rate = twice((row) => perHour(row.rate));
@@ -115,7 +110,7 @@ function times(context, data) {
   const table = createTable(context, { caption: "Distributions, the best one first", columns: FAMILIES, rowKey: (row) => row.family });
   table.update(thinking.families, "No distribution was fitted.");
   const lengths = createChart(context, { title: "Requests in a session", name: "session-lengths" });
-  lengths.update(data.sessions.length_permille.length ? lengthsChart(data.sessions) : "No session was seen whole.");
+  lengths.update(data.sessions.length_permille.length ? lengthsChart(data.sessions) : "No session is complete in the log.");
   return [chart.root, h("h2", {}, "Distributions, the best one first"), table.root, lengths.root];
 }
 
@@ -129,7 +124,7 @@ function timesChart(thinking) {
     const colours = [theme.orange, theme.purple, theme.blue];
     const option = baseOption(theme, {
       x: { type: "log", name: "Time between requests", axisLabel: { formatter: formatSpan } },
-      y: { type: "log", name: "Share that is longer", max: 1, axisLabel: { formatter: (/** @type {number} */ y) => formatShare(y, y < 0.01 ? 2 : 0) } },
+      y: { type: "log", name: "Share of longer times", max: 1, axisLabel: { formatter: (/** @type {number} */ y) => formatShare(y, y < 0.01 ? 2 : 0) } },
       unit: (y) => formatShare(y, 3), head: formatSpan,
       series: [
         ...shown.map((/** @type {any} */ family, /** @type {number} */ i) => lineSeries(family.family, t, families[family.family].map(positive), colours[i],
@@ -138,7 +133,7 @@ function timesChart(thinking) {
       ],
     });
     const best = shown[0];
-    const text = `${formatNumber(n, 0)} times; ${best.call} is off by at most ${formatNumber(best.ks, 4)} of a share, chance alone gives up to ${formatNumber(thinking.ks_by_chance, 4)}.`;
+    const text = `${formatNumber(n, 0)} times; ${best.call} has a KS distance of ${formatNumber(best.ks, 4)}; chance alone gives up to ${formatNumber(thinking.ks_by_chance, 4)}.`;
     const names = Object.keys(families);
     return { option, text, columns: ["longer_than_s", "observed", ...names],
       rows: t.map((/** @type {number} */ x, /** @type {number} */ i) => [x, observed[i], ...names.map((name) => families[name][i])]) };
@@ -156,11 +151,11 @@ function lengthsChart(sessions) {
     });
     const option = baseOption(theme, {
       x: { type: "log", name: "Requests", min: 1, axisLabel: { formatter: formatTick } },
-      y: { type: "log", name: "Share with so many or more", max: 1, axisLabel: { formatter: (/** @type {number} */ y) => formatShare(y, 1) } },
+      y: { type: "log", name: "Share with at least as many", max: 1, axisLabel: { formatter: (/** @type {number} */ y) => formatShare(y, 1) } },
       unit: (y) => formatShare(y, 1), head: (x) => `${formatNumber(x, 0)} requests`, legend: false,
       series: [{ ...lineSeries("Sessions", points.map((/** @type {number[]} */ p) => p[0]), points.map((/** @type {number[]} */ p) => p[1]), theme.accent), step: "start", showSymbol: points.length < 40 }],
     });
-    const text = `${formatNumber(sessions.n, 0)} sessions of ${formatNumber(sessions.mean_length)} requests on average; ${formatShare(sessions.single_share)} have one only.`;
+    const text = `${formatNumber(sessions.n, 0)} sessions of ${formatNumber(sessions.mean_length)} requests on average; ${formatShare(sessions.single_share)} have one request.`;
     return { option, text, columns: ["requests", "thousandths_of_the_sessions"], rows: sessions.length_permille };
   };
 }

@@ -1,9 +1,9 @@
-// The start form: fields that share a prefix fold into one group, with a short label and the help text in full below.
-// Locust's elements keep their place and their text; only attributes and elements of our own are added.
+// The start form: fields of one prefix fold into a group, with short labels and the full help texts below them.
+// Locust's elements keep their place and text; we add attributes and elements of our own.
 
 import { h, newId } from "./dom.js";
 
-/** @type {Record<string, {title: string, whole?: boolean}>} prefix of the options; `whole`: it says something, so it stays in the label */
+/** @type {Record<string, {title: string, whole?: boolean}>} prefix of the options; `whole`: the prefix stays in the label */
 const GROUPS = {
   realism: { title: "Recording and analysis" },
   dav: { title: "WebDAV scenario" },
@@ -12,7 +12,7 @@ const GROUPS = {
 };
 const FEWEST = 2;
 
-/** Group the fields of every form in sight that has not been grouped yet. @param {Element} page */
+/** Group the fields of every new form in the page. @param {Element} page */
 export function installFormGroups(page) {
   for (const input of page.ownerDocument.querySelectorAll("form .MuiAccordionDetails-root [name]")) {
     const list = input.closest(".MuiAccordionDetails-root")?.firstElementChild;
@@ -38,7 +38,7 @@ function groupFields(list) {
   }
 }
 
-/** A button that shows and hides the fields after it. @param {HTMLElement} list @param {string} title @param {HTMLElement[]} fields */
+/** Add a button that shows and hides the fields after it. @param {HTMLElement} list @param {string} title @param {HTMLElement[]} fields */
 function fold(list, title, fields) {
   const button = h("button", { type: "button", "data-lr-fold": "", "aria-expanded": "false" },
     h("span", { "aria-hidden": "true" }, "▸"), ` ${title} `, h("small", {}, `${fields.length} options`));
@@ -51,7 +51,7 @@ function fold(list, title, fields) {
   list.insertBefore(button, fields[0]);
 }
 
-/** A short label, and the help text as a paragraph that the field is described by. @param {HTMLElement} field @param {string} prefix */
+/** Give a field a short label, and the help text as its description. @param {HTMLElement} field @param {string} prefix */
 function explain(field, prefix) {
   const input = field.querySelector("[name]");
   const label = field.querySelector("label, .MuiFormControlLabel-label");
@@ -70,7 +70,7 @@ function explain(field, prefix) {
   input.setAttribute("aria-label", short);
 }
 
-/** Max Users as a label of one's own would be written: Max users. @param {string} text */
+/** Write Max Users as Max users. @param {string} text */
 function sentenceCase(text) {
   return (text.charAt(0) + text.slice(1).toLowerCase()).replace("Warmup", "Warm-up");
 }

@@ -1,6 +1,6 @@
-// Numbers and times as people read them, in the browser's locale.
+// Numbers and times in the browser's locale.
 
-/** What stands for a value that is not there. */
+/** Text of a missing value. */
 export const DASH = "–";
 
 const formatters = new Map();
@@ -23,7 +23,7 @@ export function isNumber(value) {
 }
 
 /**
- * A number with grouped thousands; a dash for null.
+ * Write a number with grouped thousands; a dash for null.
  * @param {unknown} value
  * @param {number} [digits] decimals; three significant digits when not given
  */
@@ -33,7 +33,7 @@ export function formatNumber(value, digits) {
 }
 
 /**
- * Decimals that show three significant digits of a column's typical value, so that its decimal points line up.
+ * Return the decimals that show three significant digits of a column's typical value; its decimal points line up.
  * @param {unknown[]} values @param {number} [most]
  */
 export function digitsFor(values, most = 3) {
@@ -70,12 +70,12 @@ export function formatBytes(bytes) {
 
 const ticks = new Intl.NumberFormat(undefined, { maximumSignificantDigits: 4 });
 
-/** A round number as short as it goes, for an axis or a sentence: 50, 0.5, 1,200. @param {unknown} value */
+/** Write a round number as short as possible, for an axis or a sentence: 50, 0.5, 1,200. @param {unknown} value */
 export function formatTick(value) {
   return isNumber(value) ? ticks.format(value) : DASH;
 }
 
-/** Seconds since the start as the label of a time axis: 45 s, 12:30, 3:05:00. @param {number} seconds */
+/** Write seconds since the start as the label of a time axis: 45 s, 12:30, 3:05:00. @param {number} seconds */
 export function formatClock(seconds) {
   const total = Math.round(seconds);
   if (Math.abs(total) < 60) return `${total} s`;
@@ -86,7 +86,7 @@ export function formatClock(seconds) {
 }
 
 /**
- * A table as CSV; a cell that a spreadsheet could take for a formula gets a quote in front.
+ * Write a table as CSV; a cell that a spreadsheet could run as a formula gets a quote in front.
  * @param {string[]} columns @param {unknown[][]} rows
  */
 export function toCsv(columns, rows) {

@@ -1,4 +1,4 @@
-// The help page: every term, and the documents that this server answers with.
+// The help page: every term, and the addresses of the JSON documents.
 
 import { h } from "./dom.js";
 import { termList } from "./offline.js";
@@ -9,7 +9,7 @@ const ROUTES = [
   ["api/summary", "Verdict, launches, response times, groups, dispersion, stages, capacity and curves of the whole run."],
   ["api/summary?window=minute", "The same of the last minute; also reset (since Reset Stats) and FROM..TO in seconds since the start, such as 60..120."],
   ["api/population", "Users over time against the expected curve, arrivals, departures, sessions, planned profile."],
-  ["api/generator", "Health of the load generator by worker, and what follows from it in plain words."],
+  ["api/generator", "Health of the load generator by worker, with findings in plain words."],
   ["report", "The report of this run as one page that opens offline."],
 ];
 
@@ -21,7 +21,7 @@ if (root) {
   dress();
   root.append(termList(Object.keys(TERMS)), h("section", { "aria-label": "Data" }, h("h2", { class: "lr-part" }, "Data"),
     h("div", { class: "lr-scroll", tabindex: "0", role: "region", "aria-label": "Addresses" }, h("table", { class: "lr-table lr-routes" },
-      h("thead", {}, h("tr", {}, h("th", { scope: "col" }, "Address"), h("th", { scope: "col" }, "What it holds"))),
+      h("thead", {}, h("tr", {}, h("th", { scope: "col" }, "Address"), h("th", { scope: "col" }, "Contents"))),
       h("tbody", {}, ...ROUTES.map(([path, text]) => h("tr", {}, h("th", { scope: "row" }, h("a", { href: path }, path)), h("td", {}, text))))))));
   if (location.hash) document.getElementById(location.hash.slice(1))?.scrollIntoView();
 }

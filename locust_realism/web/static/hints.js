@@ -1,10 +1,10 @@
-// Terms that explain themselves: a line on hover or focus, and a link to the docs.
+// Terms with their explanation on hover or focus, and a link to the docs.
 
 import { h, newId, setText } from "./dom.js";
 import { TERMS } from "./terms.js";
 
 /**
- * A term as a link to the docs whose explanation shows on hover and focus.
+ * Build a term: a link to the docs with its explanation on hover and focus.
  * @param {{docs: (key: string) => string}} context
  * @param {string} key of TERMS @param {string} [label] other words for it
  */
@@ -19,7 +19,7 @@ export function term(context, key, label) {
 }
 
 /**
- * One tooltip for all terms inside `root`: stays while the pointer is on it, Escape closes it.
+ * Install one tooltip for all terms inside `root`; it stays while the pointer is on it, Escape closes it.
  * @param {HTMLElement} root
  */
 export function installHints(root) {
@@ -47,7 +47,7 @@ export function installHints(root) {
   window.addEventListener("scroll", hide, { capture: true, passive: true });
 }
 
-/** Below the term, or above it where there is no room. */
+/** Place the tooltip below the term, or above it if there is no room. */
 function place(/** @type {HTMLElement} */ tip, /** @type {DOMRect} */ anchor) {
   const width = tip.offsetWidth;
   const left = Math.max(8, Math.min(anchor.left, window.innerWidth - width - 8));

@@ -1,4 +1,4 @@
-// The name whose curves are drawn.
+// Picker of the name whose curves a chart shows.
 
 import { h, newId, setChildren } from "./dom.js";
 

@@ -1,5 +1,5 @@
-// Entry point in Locust's page: one section below its tabs, shown while a tab of ours is chosen.
-// Locust's own elements are never changed; if anything here fails, its page works on.
+// Entry point in Locust's page: one section below its tabs, visible while a tab of ours is selected.
+// Locust's own elements never change; after any failure here, its page still works.
 
 import { h, setHidden, setText } from "./dom.js";
 import { formatDuration, formatNumber } from "./format.js";
@@ -17,7 +17,7 @@ const SOON_MS = 600;
 /** @type {Promise<any> | null} */
 let library = null;
 
-/** ECharts, fetched when a chart is first shown; null when it cannot be had. */
+/** Load ECharts with the first chart; null if it cannot be loaded. */
 function loadECharts() {
   library ??= new Promise((resolve) => {
     const script = h("script", { src: new URL("static/vendor/echarts/echarts.common.min.js", HOME).href });
@@ -66,7 +66,7 @@ function start() {
 
   function follow() {
     const main = page?.querySelector("main");
-    // Below the tabs, which Locust adds after the start form that was there when the page was loaded.
+    // Stay below the tabs: Locust adds them after the start form of the loaded page.
     if (main && main.lastElementChild !== section) main.append(section);
     const container = page?.querySelector('[role="tablist"]')?.closest(".MuiContainer-root");
     if (container && section.className !== `lr ${container.className}`) section.className = `lr ${container.className}`;
@@ -107,32 +107,32 @@ function start() {
     const tab = views.get(active);
     const answer = await client.fetchAll(tab.needs, context.window);
     if (number !== pollNumber) return;
-    tell(answer.problem);
+    showNotice(answer.problem);
     if (!answer.problem) {
       try {
         if (!tab.filled) body.replaceChildren(tab.view.root);
         tab.filled = true;
         tab.view.update(answer.data);
       } catch (error) {
-        tell("This tab could not be drawn; Locust and the recording go on. The browser's console has the details.");
+        showNotice("This tab could not be drawn; Locust and the recording go on. The browser's console has the details.");
         console.warn("locust_realism", error);
       }
-      sayAge(answer.data);
+      showAge(answer.data);
     }
     const over = answer.problem || isOver(answer.data);
-    // The server answers with its last figures and computes newer ones: fetch those soon, but only once.
-    // So it is with a tab that was just chosen, whether or not the test still runs.
+    // The server answers with its last figures and computes newer ones: fetch those soon, once.
+    // The same holds for a newly selected tab, even after the end of the test.
     soon = !answer.problem && !soon && (chosen || (!over && (answer.data.summary?.age_s ?? 0) > 1));
     chosen = false;
     timer = window.setTimeout(poll, soon ? SOON_MS : over ? SLOW_MS : FAST_MS);
   }
 
-  function tell(/** @type {string | null} */ problem) {
+  function showNotice(/** @type {string | null} */ problem) {
     setText(notice, problem ?? "");
     setHidden(notice, !problem);
   }
 
-  function sayAge(/** @type {any} */ data) {
+  function showAge(/** @type {any} */ data) {
     const { summary, status } = data;
     const parts = [];
     if (summary && typeof summary.age_s === "number") parts.push(`Figures computed ${summary.age_s < 1 ? "just now" : `${formatDuration(summary.age_s)} ago`}`);
@@ -140,7 +140,7 @@ function start() {
     if (status) {
       parts.push(`${formatNumber(status.rows, 0)} requests recorded`);
       if (status.lost) parts.push(`${formatNumber(status.lost, 0)} lost`);
-      tell([...(status.errors ?? []), ...(status.warnings ?? [])].join(" ") || null);
+      showNotice([...(status.errors ?? []), ...(status.warnings ?? [])].join(" ") || null);
     }
     setText(age, parts.length ? `${parts.join(" · ")}.` : "");
   }
@@ -155,15 +155,15 @@ function start() {
     });
   }).observe(page, { childList: true, subtree: true, attributes: true, attributeFilter: ["aria-selected", "class"] });
   document.addEventListener("visibilitychange", () => { if (!document.hidden) poll(); });
-  // What fits is known once the style is there, and changes with the window.
+  // The widths are final once the style is loaded; they change with the window.
   sheet.addEventListener("load", () => markTabs(page));
   window.addEventListener("resize", () => markTabs(page));
   follow();
 }
 
 /**
- * Our tabs take less room than Locust's, so that all of them fit, and then its scroll buttons take none. Left to
- * itself the strip keeps them, since beside them the tabs do not fit.
+ * Make our tabs narrower than Locust's, so that all tabs fit and the scroll buttons take no room. Without the mark
+ * the strip keeps its buttons, since the tabs do not fit beside them.
  * @param {Element | null} page
  */
 function markTabs(page) {

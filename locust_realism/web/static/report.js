@@ -1,8 +1,8 @@
-// The offline report: the same tabs, one below the other, from one JSON document.
+// The offline report: the same tabs below each other, from one JSON document.
 
 import { h } from "./dom.js";
 import { formatDuration, formatNumber } from "./format.js";
-import { drawOffline, termList } from "./offline.js";
+import { drawOffline, factList, termList } from "./offline.js";
 import { TABS } from "./tabs.js";
 import { TERMS } from "./terms.js";
 import { createVerdict } from "./verdict.js";
@@ -10,8 +10,8 @@ import { createVerdict } from "./verdict.js";
 const ORDER = ["Percentiles", "Launches", "Population", "Capacity", "Generator"];
 
 /**
- * Draw a report into an element; needs ECharts as `window.echarts` for its charts, and does without when it is missing.
- * `data` holds `summary`, and where there are such: `population`, `generator`, `status`, `title`, `facts` (pairs of words).
+ * Draw a report into an element; needs ECharts as `window.echarts` for its charts, and shows their texts without it.
+ * `data` holds `summary` and, where known, `population`, `generator`, `status`, `title`, `facts` (pairs of words).
  * @param {HTMLElement} root @param {any} data
  */
 export function renderReport(root, data) {
@@ -46,5 +46,5 @@ function facts(data) {
   if (data.status?.rows) pairs.push(["Requests recorded", formatNumber(data.status.rows, 0)]);
   if (data.status?.lost) pairs.push(["Lost", formatNumber(data.status.lost, 0)]);
   if (window.duration_s) pairs.push(["Length", formatDuration(window.duration_s)]);
-  return h("dl", { class: "lr-facts" }, ...pairs.map(([name, value]) => h("div", {}, h("dt", {}, String(name)), h("dd", {}, String(value)))));
+  return factList(pairs);
 }

@@ -1,10 +1,10 @@
-// The page of a sweep, from one JSON document: what was claimed, what was found, every cell with its limits.
+// The page of a sweep, from one JSON document: claim, findings, every cell with its limits.
 
 import { createChart } from "./chart.js";
 import { MOST_IN_HALF, densitiesChart, feedbackChart, figureChart, groupsChart, overTimeChart, usersInWords } from "./charts-sweep.js";
 import { h } from "./dom.js";
 import { digitsFor, formatNumber, formatShare, formatTick, isNumber } from "./format.js";
-import { drawOffline, termList } from "./offline.js";
+import { drawOffline, factList, termList } from "./offline.js";
 import { createCapacity } from "./tab-capacity.js";
 import { createTable } from "./table.js";
 
@@ -27,7 +27,7 @@ const PLAIN = [
 const MOST_NAMED = 4;
 const TERMS_USED = ["throughput", "percentile", "cov", "sdev", "groups", "verdict", "knee", "law", "band", "littles", "concurrency"];
 
-/** @param {HTMLElement} root @param {any} data the document of experiments/page.py */
+/** @param {HTMLElement} root @param {any} data the document of sweep/page.py */
 export function renderReport(root, data) {
   drawOffline(root, (context) => [
     header(data), targets(data), failures(data), charts(context, data), cells(context, data), groups(context, data), feedback(context, data),
@@ -39,10 +39,9 @@ export function renderReport(root, data) {
 function header(data) {
   const left = data.runs_planned - data.runs_done;
   return h("header", {}, h("h1", {}, data.title),
-    h("dl", { class: "lr-facts" }, ...[...data.facts, ...(data.article ? [["After", data.article]] : [])]
-      .map(([name, value]) => h("div", {}, h("dt", {}, name), h("dd", {}, value)))),
+    factList([...data.facts, ...(data.article ? [["After", data.article]] : [])]),
     data.claim && h("p", { class: "lr-lead" }, `The article: ${data.claim}`),
-    left > 0 && h("p", { class: "lr-notice" }, `${formatNumber(left, 0)} of ${formatNumber(data.runs_planned, 0)} runs are not done; what follows is of the others.`),
+    left > 0 && h("p", { class: "lr-notice" }, `${formatNumber(left, 0)} of ${formatNumber(data.runs_planned, 0)} runs are not done; the figures below are of the others.`),
     h("p", { class: "lr-lead" }, [data.how_sure, data.caution].filter(Boolean).join(" ")));
 }
 
@@ -51,10 +50,10 @@ function part(title, ...children) {
   return h("section", { "aria-label": title }, h("h2", { class: "lr-part" }, title), ...children.filter((child) => child !== null));
 }
 
-/** Up to how many users a target holds. @param {any} data */
+/** Largest number of users at which each target holds. @param {any} data */
 function targets(data) {
   if (!data.targets.length) return null;
-  return part("How many users", h("ul", { class: "lr-findings" }, ...data.targets.map((/** @type {any} */ row) => h("li", {}, sentence(row)))));
+  return part("Users by target", h("ul", { class: "lr-findings" }, ...data.targets.map((/** @type {any} */ row) => h("li", {}, sentence(row)))));
 }
 
 /** @param {any} row */
@@ -99,7 +98,7 @@ function densities(context, data) {
   return part("Densities", h("div", { class: "lr-grid" }, ...densityCharts(context, data, false)), ...densityCharts(context, data, true));
 }
 
-/** Those with few or with many curves, which need the width of the page. @param {any} context @param {any} data @param {boolean} wide */
+/** Charts with few curves, or the wide ones with many. @param {any} context @param {any} data @param {boolean} wide */
 function densityCharts(context, data, wide) {
   return data.densities.filter((/** @type {any} */ density) => (density.curves.length > MOST_IN_HALF) === wide).map((/** @type {any} */ density) => {
     const chart = createChart(context, { title: `Density at ${usersInWords(density.users)}`, name: `sweep-density-${density.users}`, ...(wide ? { height: 360 } : {}) });
@@ -108,7 +107,7 @@ function densityCharts(context, data, wide) {
   });
 }
 
-/** Value with its limits, all of a column with the same decimals. @param {any[]} rows @param {string} key */
+/** Return a format of values with their limits, with the same decimals in a column. @param {any[]} rows @param {string} key */
 function withLimits(rows, key) {
   const digits = digitsFor(rows.map((row) => row[key]));
   return (/** @type {any} */ value, /** @type {any} */ row) => {
@@ -134,7 +133,7 @@ function cells(context, data) {
     reasons.length > 0 && h("ul", { class: "lr-findings" }, ...reasons.map((text) => h("li", {}, text))));
 }
 
-/** What a cell is called among others: by what is not the same in all of them. @param {any[]} cells */
+/** Return a function that names a cell by the keys in which the cells differ. @param {any[]} cells */
 function naming(cells) {
   const differs = (/** @type {string} */ key) => cells.some((cell) => cell[key] !== cells[0][key]);
   return (/** @type {any} */ cell) => [differs("variant") && cell.variant, differs("users") && usersInWords(cell.users),
@@ -142,7 +141,7 @@ function naming(cells) {
 }
 
 /**
- * What verdicts say, and of which cells; sentences that differ in figures only are told once.
+ * Return each verdict's sentence with its cells; sentences that differ in figures only stand once.
  * @param {any[]} cells @param {(cell: any) => string} name
  */
 function alike(cells, name) {
@@ -176,10 +175,10 @@ function groups(context, data) {
   table.update(sizes.map((/** @type {number} */ size) => ({ users: size, ...Object.fromEntries(columns.map((/** @type {any} */ column, /** @type {number} */ i) => [String(i), column.cov[size]?.cov ?? null])) })));
   const chart = createChart(context, { title: "CoV by number of users", term: "groups", name: "sweep-groups", height: 380 });
   chart.update(groupsChart(data.groups));
-  return part("CoV by number of users", chart.root, h("div", { class: "lr-apart" }, table.root), h("p", { class: "lr-fine" }, "±: half of the 95 % interval. Few users launch little in a short run."));
+  return part("CoV by number of users", chart.root, h("div", { class: "lr-apart" }, table.root), h("p", { class: "lr-fine" }, "±: half of the 95 % interval. Few users make few launches in a short run."));
 }
 
-/** A CoV and how well it is known. @param {any} value @param {any} group */
+/** Write a CoV with its uncertainty. @param {any} value @param {any} group */
 function spread(value, group) {
   const known = isNumber(group?.cov_high) && isNumber(group?.cov_low);
   return formatNumber(value, 2) + (known ? ` ±${formatNumber((group.cov_high - group.cov_low) / 2, 2)}` : "");
@@ -202,12 +201,12 @@ function differences(context, data) {
     { key: "figure", title: "Figure", kind: "text", format: (key) => nameOf(String(key)) },
     { key: "a", title: data.cells[0].variant, format: figure }, { key: "b", title: "This variant", format: figure },
     { key: "difference", title: "Difference", format: (_, row) => `${figure(row.difference)} (${figure(row.low)} to ${figure(row.high)})` },
-    { key: "verdict", title: "What it shows", kind: "text", format: (verdict) => (String(verdict).startsWith("no difference") ? "no difference shown" : String(verdict)) } ] });
+    { key: "verdict", title: "Result", kind: "text", format: (verdict) => (String(verdict).startsWith("no difference") ? "no difference shown" : String(verdict)) } ] });
   table.update(data.differences);
-  return part(`Differences from ${data.cells[0].variant}`, table.root, h("p", { class: "lr-fine" }, "Each interval holds at 95 % by itself: of twenty equal figures one will seem different."));
+  return part(`Differences from ${data.cells[0].variant}`, table.root, h("p", { class: "lr-fine" }, "Each interval holds at 95 % by itself: one of twenty equal figures seems different by chance."));
 }
 
-/** A figure with its unit. @param {string} key */
+/** Write a figure's title with its unit. @param {string} key */
 function nameOf(key) {
   const found = FIGURES.find((one) => one.key === key);
   return found ? [found.title, found.unit].filter(Boolean).join(" ") : key;
@@ -249,27 +248,27 @@ function overTime(context, data) {
   }));
 }
 
-/** What a list of runs has of one of them. @param {{name: string, value: any}[]} runs @param {string} name */
+/** Return the value of one run in a list. @param {{name: string, value: any}[]} runs @param {string} name */
 function of(runs, name) {
   return runs.find((run) => run.name === name)?.value;
 }
 
-/** Parts of a run with as many requests each: what a figure of the whole hides. @param {any} context @param {string} name @param {any[] | undefined} rows */
+/** Table of the parts of a run with equal numbers of requests. @param {any} context @param {string} name @param {any[] | undefined} rows */
 function parts(context, name, rows) {
   if (!rows?.length) return null;
-  const table = createTable(context, { caption: `Parts of the run with as many requests each, ${name}`, rowKey: (row) => String(row.start_s), columns: [
+  const table = createTable(context, { caption: `Parts of the run with equal numbers of requests, ${name}`, rowKey: (row) => String(row.start_s), columns: [
     { key: "start_s", title: "From", unit: "s", digits: 0 }, { key: "duration_s", title: "Length", unit: "s", digits: 1 }, { key: "n", title: "Requests" },
     { key: "rate", title: "Throughput", unit: "/s", format: withLimits(rows, "rate") },
     ...["p50", "p90", "p95"].map((key) => ({ key: `${key}_ms`, title: key, unit: "ms", format: withLimits(rows, `${key}_ms`) })) ] });
   table.update(rows);
-  const words = "The run in parts with as many requests each. In brackets: 95 % limits; – where so few requests set none.";
+  const words = "The run in parts with equal numbers of requests. In brackets: 95 % limits; – if too few requests set none.";
   return h("div", {}, table.root, h("p", { class: "lr-fine" }, words));
 }
 
 /** @param {any} context @param {any} data */
 function capacity(context, data) {
   if (!data.capacity.length) return null;
-  return part("How many users the system holds", ...data.capacity.map((/** @type {any} */ run) => {
+  return part("Capacity", ...data.capacity.map((/** @type {any} */ run) => {
     const view = createCapacity(context);
     view.update({ summary: { capacity: run.value } });
     const names = createTable(context, { caption: `Requests by name, ${run.name}`, columns: [

@@ -1,4 +1,4 @@
-// Tab 5: how many users the system holds.
+// Tab 5: capacity, the number of users that the system holds.
 
 import { bandSeries, baseOption, createChart, lineSeries } from "./chart.js";
 import { h, setChildren, setHidden, setText } from "./dom.js";
@@ -6,7 +6,7 @@ import { formatTick, isNumber } from "./format.js";
 import { term } from "./hints.js";
 import { createTable } from "./table.js";
 
-const EMPTY = "This tab answers “how many users does the system hold?” once the run has been at more than one number of users. "
+const EMPTY = "This tab shows how many users the system holds, once the run has been at more than one number of users. "
   + "Ramp slowly, or raise the number of users in steps with Edit, and hold each for a minute or more; four levels give a curve.";
 
 /** @type {import("./table.js").Column[]} */
@@ -44,9 +44,9 @@ export function createCapacity(context) {
     setHidden(full, levels.length < 2);
     if (levels.length < 2) return;
     setText(answer, String(capacity.explanation ?? ""));
-    const said = capacity.warnings ?? [];
-    setHidden(warnings, !said.length);
-    setChildren(warnings, JSON.stringify(said), () => said.map((/** @type {any} */ one) => h("li", {}, String(one))));
+    const lines = capacity.warnings ?? [];
+    setHidden(warnings, !lines.length);
+    setChildren(warnings, JSON.stringify(lines), () => lines.map((/** @type {any} */ one) => h("li", {}, String(one))));
     throughput.update(throughputChart(capacity));
     times.update(timesChart(capacity));
     table.update(levels);

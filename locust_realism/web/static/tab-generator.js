@@ -1,4 +1,4 @@
-// Tab 4: whether the load generator was up to its work.
+// Tab 4: health of the load generator.
 
 import { baseOption, createChart, levelMark, lineSeries, timeAxis } from "./chart.js";
 import { h, setChildren } from "./dom.js";
@@ -24,11 +24,11 @@ const COLUMNS = [
   { key: "clock_uncertainty_ms", optional: true, title: "±", unit: "ms" },
 ];
 
-const LATER = "The curve begins a few seconds after the start, with the second look at a worker.";
+const LATER = "The curve begins a few seconds after the start, with the second measurement of a worker.";
 
 /** @param {any} context */
 export function createGenerator(context) {
-  const findings = h("ul", { class: "lr-checks lr-findings", "aria-label": "What to know about the load generator" });
+  const findings = h("ul", { class: "lr-checks lr-findings", "aria-label": "Findings on the load generator" });
   const tiles = createTiles(context, [
     { title: "Requests recorded", value: ({ status }) => (isNumber(status?.rows) ? formatNumber(status.rows, 0) : null) },
     { title: "Lost", term: "lost", value: ({ status }) => (isNumber(status?.lost) ? formatNumber(status.lost, 0) : null) },
@@ -39,7 +39,7 @@ export function createGenerator(context) {
     { title: "Disk of the target", value: ({ generator: g }) => (isNumber(g.target?.write_bytes_s) ? `${formatBytes(g.target.read_bytes_s + g.target.write_bytes_s)}/s` : null) },
     { title: "Busiest disk", value: ({ generator: g }) => (isNumber(g.target?.disk_busy) ? formatShare(g.target.disk_busy, 0) : null) },
   ]);
-  const balance = h("p", { class: "lr-fine", "aria-label": "Where the launched requests have gone" });
+  const balance = h("p", { class: "lr-fine", "aria-label": "Balance of the launched requests" });
   const table = createTable(context, { caption: "Health of the load generator, by worker", columns: COLUMNS, rowKey: (row) => String(row.id) });
   const cpu = createChart(context, { title: "CPU over time", term: "cpu", name: "cpu-over-time", height: 260 });
   const lag = createChart(context, { title: "Event-loop lag over time", term: "lag", name: "lag-over-time", height: 260 });
@@ -49,9 +49,9 @@ export function createGenerator(context) {
   /** @param {{generator: any, status?: any}} data */
   function update(data) {
     const { generator } = data;
-    const said = generator.findings ?? [];
-    findings.hidden = !said.length;
-    setChildren(findings, JSON.stringify(said), () => said.map((/** @type {any} */ one) =>
+    const list = generator.findings ?? [];
+    findings.hidden = !list.length;
+    setChildren(findings, JSON.stringify(list), () => list.map((/** @type {any} */ one) =>
       h("li", { "data-status": one.status }, statusChip(one.status), h("div", {}, String(one.text)))));
     tiles.update(data);
     balance.hidden = !data.status?.balance;
@@ -59,7 +59,7 @@ export function createGenerator(context) {
     table.update(generator.workers, "A row for each worker appears within seconds of the start of the run.");
     const series = generator.series ?? {};
     const drawn = (series.workers ?? []).length && (series.t_s ?? []).length > 1;
-    cpu.update(drawn ? workerLines(series, "cpu", "CPU", (value) => formatShare(value, 0), [0.9, "90 %"]) : LATER);
+    cpu.update(drawn ? workerLines(series, "cpu", "CPU", (value) => formatShare(value, 0), levelOf(generator.bounds)) : LATER);
     lag.update(drawn ? workerLines(series, "lag_p99_ms", "ms", (value) => `${formatTick(value)} ms`, null) : LATER);
   }
   return { root, update };
@@ -71,7 +71,13 @@ function highest(workers, key, format) {
   return values.length ? format(Math.max(...values)) : null;
 }
 
-/** One line a worker. @param {any} series @param {string} key @param {string} name @param {(value: number) => string} unit @param {[number, string] | null} level */
+/** The bound of a red CPU, as a level of its chart. @param {any} bounds @returns {[number, string] | null} */
+function levelOf(bounds) {
+  const red = bounds?.cpu?.[1];
+  return isNumber(red) ? [red, formatShare(red, 0)] : null;
+}
+
+/** One line for each worker. @param {any} series @param {string} key @param {string} name @param {(value: number) => string} unit @param {[number, string] | null} level */
 function workerLines(series, key, name, unit, level) {
   return (/** @type {import("./theme.js").Theme} */ theme) => {
     const { t_s: t, workers } = series;

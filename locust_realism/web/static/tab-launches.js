@@ -1,8 +1,8 @@
-// Tab 1: whether the launches are like those of independent users.
+// Tab 1: launch pattern against that of independent users.
 
 import { createChart } from "./chart.js";
 import { autocorrelationChart } from "./charts-dependence.js";
-import { covByUsers, covOverTime, dispersionChart, dispersionRows, gapHistogram } from "./charts-launches.js";
+import { covByUsers, covOverTime, dispersionChart, gapHistogram } from "./charts-launches.js";
 import { h } from "./dom.js";
 import { term } from "./hints.js";
 import { createNamePicker, fullName } from "./names.js";
@@ -58,29 +58,29 @@ export function createLaunches(context) {
   function update({ summary }) {
     last = summary;
     verdict.update(summary.verdict);
-    table.update(withVerdicts(summary), "A row for each name appears as soon as it has been launched twice.");
+    table.update(withVerdicts(summary), "A row for each name appears with its second launch.");
     const time = summary.charts?.cov_over_time;
     overTime.update(time?.cov.some((/** @type {any} */ one) => one !== null) ? covOverTime(time)
-      : "The curve begins with about 30 launches; later it has a point for every hundred or so.");
+      : "The curve begins with about 30 launches and has a point for every hundred later.");
     drawHistogram();
     const sized = (summary.groups ?? []).filter((/** @type {any} */ row) => row.cov !== null);
-    groups.update(sized.length > 1 ? covByUsers(summary.groups) : "The curve appears as soon as two users have launched requests of their own.");
+    groups.update(sized.length > 1 ? covByUsers(summary.groups) : "The curve appears with the launches of a second user.");
     const correlations = summary.pattern?.autocorrelation ?? [];
     const intervals = summary.launches?.at(-1)?.n ?? 0;
     dependence.update(correlations.length ? autocorrelationChart(correlations, intervals) : "The chart appears with about 80 intervals.");
-    const windows = dispersionRows(summary).filter((row) => row.idc > 0);
-    dispersion.update(windows.length > 1 ? dispersionChart(windows) : "The curve begins after the first second of launches: it takes 20 windows of a length for a point.");
+    const windows = (summary.dispersion ?? []).filter((/** @type {any} */ row) => row.idc > 0);
+    dispersion.update(windows.length > 1 ? dispersionChart(windows) : "The curve begins after the first second of launches: each point needs 20 windows of its length.");
   }
 
   return { root, update };
 }
 
-/** The aggregated row carries the overall verdict, the others that of their own launches. @param {any} summary */
+/** Add the overall verdict to the aggregated row, their own verdicts to the others. @param {any} summary */
 function withVerdicts(summary) {
   const own = new Map((summary.names ?? []).map((/** @type {any} */ row) => [fullName(row), row.status]));
   return (summary.launches ?? []).map((/** @type {any} */ row) => {
     const all = row.label === "Aggregated" && !row.method;
     const status = all ? summary.verdict?.overall ?? "not enough data" : own.get(fullName(row)) ?? "not enough data";
-    return { ...row, p50_ms: row.p50_ms ?? row.median_ms, status };
+    return { ...row, status };
   });
 }

@@ -46,7 +46,7 @@ export function createPercentiles(context) {
   const table = createTable(context, { caption: "Response times, by name", columns, total: (row) => row.label === "Aggregated" && !row.method });
   const ruleText = h("span");
   const rule = h("p", { class: "lr-fine" }, term(context, "rule", "Percentile rule"), ": ", ruleText, ". ",
-    term(context, "locust", "Locust"), " in small print: what Locust's own table shows for the same requests, where it is off by more than 1 %.");
+    term(context, "locust", "Locust"), " in small print: value of Locust's own table for the same requests, if it differs by more than 1 %.");
   const windows = context.live ? createWindowPicker(context) : null;
   const picker = createNamePicker(() => drawCurves());
   const overTime = createChart(context, { title: "Response times over time", term: "percentile", name: "percentiles-over-time", height: 280 });
@@ -70,34 +70,34 @@ export function createPercentiles(context) {
     picker.update(curves);
     const curve = picker.current(curves);
     const all = curves[0];
-    plot.update(curve && curve.n > 1 ? percentilePlot(curve, all) : "The plot of all percentiles appears with the second answer.");
-    density.update(curve && curve.n > 1 ? densityChart(curve, all) : "How the response times are spread appears with the second answer.");
+    plot.update(curve && curve.n > 1 ? percentilePlot(curve, all) : "The plot of all percentiles appears with the second response.");
+    density.update(curve && curve.n > 1 ? densityChart(curve, all) : "The density of the response times appears with the second response.");
   }
 
   /** @param {{summary: any, whole?: any}} data */
   function update({ summary, whole }) {
     last = summary;
     rounded = new Map((summary.charts?.as_locust ?? []).map((/** @type {any} */ row) => [fullName(row), row]));
-    table.update(responseRows(summary), "A row for each name appears with its first answer.");
-    const used = String(responseRule(summary) ?? "");
+    table.update(summary.response_times, "A row for each name appears with its first response.");
+    const used = String(summary.rule ?? "");
     setText(ruleText, RULES[used] ?? used);
-    setHidden(rule, !responseRows(summary).length);
+    setHidden(rule, !summary.response_times?.length);
     windows?.update(summary);
     const time = (whole ?? summary).charts?.over_time;
     overTime.update(time?.t_s.length > 1 ? percentilesOverTime(time, windows?.span() ?? null) : "p50, p95 and p99 over time begin two seconds after the first request.");
     drawCurves();
     const steady = summary.steady_state ?? {};
-    parts.update(partsOf(steady), "The halves are compared from 1,000 requests on.");
+    parts.update(partsOf(steady), "The halves appear from 1,000 requests on.");
     setText(warmUp, warmUpOf(steady));
     const rows = summary.stages ?? [];
     stages.update(rows.filter((/** @type {any} */ row) => row.kind === "stage"), "A row appears once the planned number of users, rate or think time has held for ten seconds.");
-    levels.update(rows.filter((/** @type {any} */ row) => row.kind === "level"), "A row for each number of users appears with its first 20 requests.");
+    levels.update(rows.filter((/** @type {any} */ row) => row.kind === "level"), "A row for each number of users appears with its first 24 requests.");
   }
 
   return { root, update };
 }
 
-/** The halves of the run, and what JMeter's dashboard would have shown. @param {any} steady @returns {any[]} */
+/** Return the halves of the run and JMeter's window of samples. @param {any} steady @returns {any[]} */
 function partsOf(steady) {
   const halves = (steady.halves ?? []).map((/** @type {any} */ half, /** @type {number} */ i) => ({ ...half, part: i ? "Second half" : "First half" }));
   const window = steady.jmeter_window;
@@ -110,17 +110,6 @@ function warmUpOf(steady) {
   const p95 = (steady.pieces ?? []).map((/** @type {any} */ piece) => piece.p95_ms).filter((/** @type {any} */ one) => one !== null);
   const pieces = p95.length > 1 ? ` The p95 of ${p95.length} pieces of 20,000 requests is ${formatNumber(Math.min(...p95), 0)} to ${formatNumber(Math.max(...p95), 0)} ms.` : "";
   return (steady.mser5_rows ? `By MSER-5 the first ${formatNumber(steady.mser5_rows, 0)} requests (${formatDuration(steady.mser5_s)}) are warm-up.` : "By MSER-5 nothing is warm-up.") + pieces;
-}
-
-/** @param {any} summary @returns {any[]} */
-function responseRows(summary) {
-  const section = summary.response_times ?? [];
-  return Array.isArray(section) ? section : section.rows ?? [];
-}
-
-/** @param {any} summary */
-function responseRule(summary) {
-  return summary.rule ?? summary.response_times?.rule;
 }
 
 /** @type {import("./table.js").Column[]} */

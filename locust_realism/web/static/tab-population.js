@@ -1,4 +1,4 @@
-// Tab 3: who was there when, against what was planned.
+// Tab 3: population over time against the plan.
 
 import { createChart } from "./chart.js";
 import { comings, profileAhead, rateOverTime, sessionLengths, usersOverTime } from "./charts-population.js";
@@ -17,10 +17,10 @@ export function createPopulation(context) {
     { title: "Mean session", value: ({ population: p }) => (p.sessions?.n ? formatDuration(p.sessions.mean_s) : null) },
     { title: "CoV of sessions", term: "cov", value: ({ population: p }) => (isNumber(p.sessions?.cov) ? formatNumber(p.sessions.cov, 2) : null) },
     { title: "95 % of sessions", value: ({ population: p }) => (isNumber(p.sessions?.p95_s) ? `≤ ${formatDuration(p.sessions.p95_s)}` : null) },
-    { title: "Balked", term: "balked", value: ({ population: p }) => count(p.balked) },
+    { title: "Turned away", term: "balked", value: ({ population: p }) => count(p.balked) },
     { title: "Missed", term: "missed", value: ({ population: p }) => (p.missed ? count(p.missed) : null) },
     { title: "Late arrivals", term: "late", value: ({ population: p }) => count(p.late) },
-    { title: "Cut short", value: ({ population: p }) => count(p.cut_short) },
+    { title: "Aborted", value: ({ population: p }) => count(p.cut_short) },
   ]);
   const users = createChart(context, { title: "Users over time", term: "expected", name: "users-over-time", legend: ["band"] });
   const rate = createChart(context, { title: "Launch rate", term: "rate", name: "rate-over-time", legend: ["launch"] });
@@ -36,7 +36,7 @@ export function createPopulation(context) {
     const { population, summary } = data;
     const model_ = population.model;
     setText(model, model_ ? `${model_.name}${model_.text ? `: ${model_.text}` : ""}`
-      : "A fixed number of users, started by Locust; arrivals and session lengths are those of its ramp.");
+      : "A fixed number of users, started by Locust; its ramp sets arrivals and session lengths.");
     tiles.update(data);
     const { counts, launches } = seriesOf(population, summary);
     const known = (/** @type {string} */ key) => (counts[key] ?? []).some(isNumber);
@@ -44,10 +44,10 @@ export function createPopulation(context) {
     rate.update(launches.rate.some(isNumber) ? rateOverTime(launches) : "The curve begins with the first launches.");
     const fixed = "This run has a fixed number of users. A run with a population shows here";
     flow.update(known("arrivals") && known("departures") ? comings(counts)
-      : model_ ? "Arrivals and departures appear when the first users have come." : `${fixed} who came and who left.`);
+      : model_ ? "Arrivals and departures appear with the first arrivals." : `${fixed} its arrivals and departures.`);
     const sessions = population.sessions;
     lengths.update(sessions?.n && sessions.counts?.length ? sessionLengths(sessions)
-      : model_ ? "The histogram appears when the first sessions have ended." : `${fixed} how long its sessions took.`);
+      : model_ ? "The histogram appears after the first sessions." : `${fixed} the lengths of its sessions.`);
     const profile = population.profile;
     setHidden(ahead.root, !profile?.t_s?.length);
     if (profile?.t_s?.length) ahead.update(profileAhead(profile));
@@ -55,11 +55,11 @@ export function createPopulation(context) {
   return { root, update };
 }
 
-/** Without a population of its own the run's users and rate still come from the launches. @param {any} population @param {any} summary */
+/** Return users and rate; without a population they come from the launches. @param {any} population @param {any} summary */
 function seriesOf(population, summary) {
   const own = population.series;
   const time = summary?.charts?.over_time ?? {};
-  // The last step of time is not over yet: its rate would be too low.
+  // The rate of the unfinished last step would be too low.
   const open = (time.t_s?.length ?? 0) > 2 && time.t_s.at(-1) + time.width_s[0] / 2 > (time.end_s?.[0] ?? Infinity);
   const rate = (time.rate ?? []).map((/** @type {number} */ one, /** @type {number} */ i) => (open && i === time.rate.length - 1 ? null : one));
   const launches = { t_s: time.t_s ?? [], rate, planned_rate: time.planned_rate };

@@ -8,7 +8,7 @@ import { term } from "./hints.js";
  * @typedef {object} Column
  * @property {string} key
  * @property {string} title
- * @property {string} [unit] shown in the heading, as all values share it
+ * @property {string} [unit] of all values, in the heading
  * @property {string} [term] explained on hover
  * @property {boolean} [optional] not shown while no row has a value
  * @property {"text" | "number" | "name" | "status"} [kind] number when not given
@@ -33,7 +33,7 @@ export function createTable(context, { caption, columns, rowKey, total }) {
   /** @type {Map<string, HTMLElement>} */
   const known = new Map();
 
-  /** @param {any[] | null | undefined} rows @param {string} [whenEmpty] what will appear here, and when */
+  /** @param {any[] | null | undefined} rows @param {string} [whenEmpty] text in place of an empty table */
   function update(rows, whenEmpty = "") {
     const shown = rows ?? [];
     setHidden(scroller, !shown.length);
@@ -102,7 +102,7 @@ export const STATUSES = {
   info: { sign: "i", word: "For information", rank: 4 },
 };
 
-/** A status in colour, sign and word: never in colour alone. */
+/** Build a status chip of colour, sign and word: never of colour alone. */
 export function statusChip(/** @type {string} */ status, /** @type {string} */ text = "") {
   const known = STATUSES[status] ?? STATUSES["not enough data"];
   const name = status in STATUSES ? status.replaceAll(" ", "-") : "not-enough-data";

@@ -1,4 +1,4 @@
-// The tabs, in their order: which documents each needs and what draws it.
+// The tabs in their order: title, needed documents, function that draws it.
 
 import { createCapacity } from "./tab-capacity.js";
 import { createGenerator } from "./tab-generator.js";

@@ -1,4 +1,4 @@
-// Colours of the charts, light and dark; those of text keep a contrast of 4.5 : 1 or more.
+// Colours of the charts, light and dark; text has a contrast of 4.5 : 1 or more.
 
 /**
  * @typedef {{dark: boolean, text: string, muted: string, line: string, paper: string, accent: string, blue: string,
@@ -26,7 +26,7 @@ export function themeOf(dark) {
   return dark ? DARK : LIGHT;
 }
 
-/** Whether the page is dark, by the luminance of its background. @param {Element} element */
+/** Return true if the page is dark, by the luminance of its background. @param {Element} element */
 export function isDark(element) {
   for (let at = /** @type {Element | null} */ (element); at; at = at.parentElement) {
     const channels = getComputedStyle(at).backgroundColor.match(/[\d.]+/g)?.map(Number);
@@ -37,12 +37,12 @@ export function isDark(element) {
   return false;
 }
 
-/** A name keeps its colour wherever it stands in a list. @param {Theme} theme @param {string} name */
+/** Return the colour of a name, the same at every place in a list. @param {Theme} theme @param {string} name */
 export function labelColor(theme, name) {
   return theme.labels[slotOf(name, theme.labels.length)];
 }
 
-/** Colours of several names, different ones as far as there are enough. @param {Theme} theme @param {string[]} names */
+/** Return the colours of several names, different ones as long as there are enough. @param {Theme} theme @param {string[]} names */
 export function labelColors(theme, names) {
   const count = theme.labels.length;
   /** @type {Map<string, string>} */

@@ -1,4 +1,4 @@
-// Single figures side by side.
+// Tiles: single figures side by side.
 
 import { h, setHidden, setText } from "./dom.js";
 import { term } from "./hints.js";

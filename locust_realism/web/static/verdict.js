@@ -5,14 +5,6 @@ import { formatNumber, formatTick, isNumber } from "./format.js";
 import { term } from "./hints.js";
 import { STATUSES, statusChip } from "./table.js";
 
-/** @type {Record<string, string>} */
-const SENTENCES = {
-  green: "The launches came like those of independent users.",
-  amber: "The launches came nearly like those of independent users.",
-  red: "The launches did not come like those of independent users.",
-  "not enough data": "There are not enough launches yet to tell whether they come like those of independent users.",
-};
-
 /** @param {any} context */
 export function createVerdict(context) {
   const root = h("section", { class: "lr-verdict", "aria-label": "Verdict" });
@@ -34,8 +26,8 @@ function build(context, verdict) {
   const [green, waiting] = [having("green"), having("not enough data")];
   return [
     h("div", { class: "lr-verdict-head" }, statusChip(overall),
-      h("p", { class: "lr-verdict-text" }, verdict.sentence || SENTENCES[overall] || ""), term(context, "verdict", "What is this?")),
-    // A red check under "not enough data" would look like a contradiction.
+      h("p", { class: "lr-verdict-text" }, verdict.sentence ?? "There are no launches yet."), term(context, "verdict", "About the verdict")),
+    // A red check under "not enough data" would otherwise contradict the verdict.
     ...(loud.length && !["green", "amber", "red"].includes(overall) ? [h("p", { class: "lr-verdict-early" }, "There is no verdict yet; what is already visible:")] : []),
     ...(loud.length ? [list(inCausalOrder(loud))] : []),
     ...(green.length ? [group(`${formatNumber(green.length, 0)} green`, green)] : []),
@@ -43,7 +35,7 @@ function build(context, verdict) {
   ];
 }
 
-/** Worst first, but what follows from another check comes after it. @param {any[]} checks @returns {any[]} */
+/** Return the checks worst first, consequences after their root cause. @param {any[]} checks @returns {any[]} */
 function inCausalOrder(checks) {
   const rank = (/** @type {any} */ check) => STATUSES[check.status]?.rank ?? 5;
   const follows = (/** @type {any} */ check) => checks.find((other) => other.id === check.follows_from && other !== check);
@@ -61,7 +53,7 @@ function list(/** @type {any[]} */ checks) {
     statusChip(check.status), h("div", {}, h("strong", {}, String(check.name ?? check.id)), figures(check), ...words(check)))));
 }
 
-/** What was seen, what it means and what to do; in one paragraph where the document has only that. @param {any} check */
+/** Return observation, meaning and advice of a check as paragraphs. @param {any} check */
 function words(check) {
   if (!check.seen) return [h("p", {}, String(check.explanation ?? ""))];
   return [
@@ -71,7 +63,7 @@ function words(check) {
   ].filter(Boolean);
 }
 
-/** Value and bound, where they are numbers, a range or short words. @param {any} check */
+/** Return value and bound if they are numbers, a range or short words. @param {any} check */
 function figures(check) {
   const [value, bound] = [check.value, check.bound].map(figure);
   return value && h("span", { class: "lr-figures" }, ` ${value}${bound ? ` (bound ${bound})` : ""}`);

@@ -1,4 +1,4 @@
-// Which part of the run the figures are of: the whole, since Reset, the last minute, or a dragged span.
+// Picker of the shown part of the run: whole run, since Reset, last minute, or a dragged span.
 
 import { h, newId, setText } from "./dom.js";
 import { formatClock, formatDuration } from "./format.js";
@@ -37,7 +37,7 @@ export function createWindowPicker(context) {
     form.classList.toggle("lr-on", context.window.includes(".."));
   }
 
-  /** Shade and choose by dragging on the chart of times. @param {any} chart of ECharts */
+  /** Shade and choose a span by dragging on the chart of times. @param {any} chart of ECharts */
   function attach(chart) {
     const surface = chart.getZr();
     /** @type {number | null} */

@@ -1,0 +1,1 @@
+"""Capacity: levels of concurrency, the scalability law, the knee and service levels."""

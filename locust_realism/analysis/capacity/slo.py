@@ -1,0 +1,105 @@
+"""Service levels: the number of users up to which a target such as ``p95 < 400ms`` holds, within measured levels."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+
+import numpy as np
+
+from locust_realism.analysis.capacity.levels import Level, shown
+from locust_realism.analysis.document import TargetRow
+from locust_realism.analysis.percentiles import Floats
+from locust_realism.analysis.stats.estimates import Estimate, mean_estimate, quantile_estimate, share_estimate
+from locust_realism.analysis.stats.responses import known_responses
+from locust_realism.analysis.thresholds import METRICS, Threshold, parse_threshold
+from locust_realism.recording.launches import LaunchLog
+
+QUANTILE_OF = {"p50_ms": "0.5", "p90_ms": "0.9", "p95_ms": "0.95", "p99_ms": "0.99", "p999_ms": "0.999"}
+TARGET_DRAWS = 1000
+
+
+def parse_target(text: str) -> Threshold:
+    """Return a target such as ``p95 < 400ms``: an upper bound of a response-time percentile, the mean or the failures.
+
+    ValueError for any other threshold.
+    """
+    target = parse_threshold(text)
+    allowed = {"mean_ms", *QUANTILE_OF, "failures"}
+    metric = METRICS.get(target.metric)
+    named = target.name not in (None, "Aggregated")
+    if metric is None or metric.table != "response_times" or metric.key not in allowed or named:
+        raise ValueError(f"target {text!r} must be on p50, p90, p95, p99, p99.9, mean or failures of all requests")
+    if target.operator not in ("<", "<="):
+        raise ValueError(f"target {text!r} must be an upper bound such as 'p95 < 400ms'")
+    if metric.key == "failures" and not target.relative:
+        raise ValueError(f"target {text!r} must be a share such as 'failures < 1%', since levels differ in requests")
+    return target
+
+
+def judge_target(
+    log: LaunchLog, levels: Sequence[Level], target: Threshold, rng: np.random.Generator, rule: str
+) -> TargetRow:
+    """Return the largest number of users that meets a target, within the measured levels, with its interval."""
+    figures = _level_figures(log, levels, METRICS[target.metric].key, rule)
+    value = np.array([figure.value for figure in figures])
+    error = np.array([figure.standard_error() for figure in figures])
+    bound, users = target.bounds[0], np.array([level.users for level in levels])
+    usable = np.isfinite(value)
+    met = users[usable & (value <= bound)]
+    row: TargetRow = {
+        "target": target.text.strip(), "users": None, "low": None, "high": None,
+        "largest_measured": float(met.max()) if len(met) else None,
+        "status": "not measured", "values": value.tolist(), "errors": error.tolist(),
+    }  # fmt: skip
+    if not usable.any():
+        return row
+    users, value = users[usable], value[usable]
+    draws = value + rng.standard_normal((TARGET_DRAWS, len(value))) * np.nan_to_num(error[usable])
+    crossings = [crossing(users, each, bound) for each in draws]
+    low, high = np.quantile(crossings, [0.025, 0.975], method="inverted_cdf").tolist()
+    best = crossing(users, value, bound)
+    row["status"] = "met by none" if best < users[0] else "met by all" if math.isinf(best) else "measured"
+    row["users"] = best if row["status"] == "measured" else None
+    row["low"] = low if users[0] <= low < math.inf else None
+    row["high"] = high if high < math.inf else None
+    return row
+
+
+def _level_figures(log: LaunchLog, levels: Sequence[Level], key: str, rule: str) -> list[Estimate]:
+    """Return a figure of each level in the threshold's unit (ms, or a share), with limits from batches."""
+    if key == "failures":
+        failed = log.failed
+        return [share_estimate(failed[level.rows]) for level in levels]
+    responses = (known_responses(log.response_us[level.rows]) / 1e3 for level in levels)
+    if key == "mean_ms":
+        return list(map(mean_estimate, responses))
+    return [quantile_estimate(response, QUANTILE_OF[key], rule=rule) for response in responses]
+
+
+def crossing(users: Floats, values: Floats, bound: float) -> float:
+    """Return the largest N at which a figure that grows with N is within ``bound``, linear between measured levels.
+
+    Isotonic regression first makes the figures non-decreasing, so that noise cannot make a second crossing. Infinite if
+    the largest level meets the bound, 0 if the smallest does not.
+
+    >>> crossing(np.array([5.0, 10, 20]), np.array([100.0, 200, 600]), 400.0)
+    15.0
+    """
+    from scipy.optimize import isotonic_regression
+
+    smooth = isotonic_regression(values).x
+    return math.inf if smooth[-1] <= bound else float(np.interp(bound, smooth, users, left=0.0))
+
+
+def target_sentence(target: TargetRow, last: float) -> str:
+    """Return the result of a target as a sentence; ``last`` is the largest measured number of users."""
+    if target["users"] is not None:
+        low = shown(target["low"]) if target["low"] is not None else "fewer than were measured"
+        high = shown(target["high"]) if target["high"] is not None else "more than were measured"
+        return f"{target['target']} holds up to about {shown(target['users'])} users (95 % interval {low} to {high})."
+    if target["status"] == "met by all":
+        return f"{target['target']} holds at all measured levels, up to {shown(last)} users."
+    if target["status"] == "met by none":
+        return f"{target['target']} holds at none of the measured levels."
+    return f"{target['target']}: too few requests at every level."

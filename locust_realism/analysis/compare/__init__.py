@@ -1,0 +1,1 @@
+"""Comparison of two sides of runs, by name and by level of concurrency."""

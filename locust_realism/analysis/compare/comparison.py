@@ -1,0 +1,184 @@
+"""Differences between runs with confidence intervals, and a conclusion: faster, slower or neither.
+
+A side of a comparison is one run, or several repeated runs of the same plan, which also show the spread between runs.
+All intervals of one comparison hold together at the stated confidence (Bonferroni): of forty figures none may seem
+changed by chance.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+import numpy as np
+
+from locust_realism.analysis import document as doc
+from locust_realism.analysis.compare.comparability import match_loads
+from locust_realism.analysis.compare.groups import FIGURES, Side, agreement, run_estimates, shared_names
+from locust_realism.analysis.stats.estimates import Estimate, pooled, rate_estimate, share_estimate
+from locust_realism.analysis.stats.intervals import AGGREGATED
+from locust_realism.common.json import to_json_safe
+from locust_realism.recording.launches import Label, LaunchLog
+
+FASTER, SLOWER, SAME, UNSHOWN = (
+    "faster", "slower", "the same within the tolerance", "no difference that this data can show",
+)  # fmt: skip
+
+MAX_NAMES = 20
+"""Most names with rows of their own, those with the most requests in the baseline."""
+
+Figures = dict[Label, dict[str, Estimate]]
+"""Estimates of response times by name and figure."""
+
+
+def compare(
+    sides: Sequence[Side],
+    *,
+    confidence: float = 0.95,
+    tolerance: float = 0.0,
+    rule: str = "nearest_rank",
+    progress: Callable[[float], None] | None = None,
+) -> doc.Comparison:
+    """Compare each side with the first, the baseline.
+
+    - ``tolerance`` share of the baseline that a difference must exceed to count (0.05: five per cent)
+    - ``progress`` called with the finished share
+
+    ValueError for fewer than two sides, and for shares out of bounds.
+
+    >>> rng = np.random.default_rng(1)
+    >>> def run(scale):
+    ...     return LaunchLog.build(np.arange(4000) * 5000, rng.exponential(scale, 4000))
+    >>> found = compare([Side("A", (run(20_000),)), Side("B", (run(30_000),))])
+    >>> found["candidates"][0]["conclusion"]
+    'slower'
+    """
+    if len(sides) < 2:
+        raise ValueError(f"{len(sides)} run(s) given, expected a baseline and at least one other")
+    if not 0 < confidence < 1 or not 0 <= tolerance < 1:
+        raise ValueError(f"confidence is {confidence} and tolerance {tolerance}, expected numbers in (0, 1) and [0, 1)")
+    names = shared_names(sides, MAX_NAMES)
+    # Each candidate has a statement for each name and figure, and two more for throughput and failures.
+    statements = (len(names) * len(FIGURES) + 2) * (len(sides) - 1)
+    each = 1 - (1 - confidence) / statements
+    tables: list[Figures] = []
+    for side in sides:
+        tables.append({})
+        for name in names:
+            runs = run_estimates(side, name, each, rule)
+            tables[-1][name] = {figure: pooled(estimates, each) for figure, estimates in runs.items()}
+            if progress is not None:
+                progress(sum(map(len, tables)) / (len(names) * len(sides)))
+    base, *others = zip(sides, tables, strict=True)
+    return {
+        "baseline": sides[0].name, "confidence": confidence, "tolerance": tolerance, "rule": rule,
+        "candidates": [_candidate(*base, *other, each, tolerance) for other in others],
+        "runs": [_run(side) for side in sides],
+        "agreement": [agreement(side, rule=rule) for side in sides if len(side.logs) > 1],
+    }  # fmt: skip
+
+
+def _candidate(
+    base: Side, before: Figures, side: Side, after: Figures, confidence: float, tolerance: float
+) -> doc.Candidate:
+    rows: list[doc.NamedDifference] = [
+        {
+            "label": name.name, "method": name.method, "figure": figure,
+            **difference_row(before[name][figure], after[name][figure], tolerance),
+        }
+        for name in before
+        for figure in FIGURES
+    ]  # fmt: skip
+
+    def counted(estimate: Callable[[LaunchLog], Estimate], tolerance: float) -> doc.DifferenceRow:
+        """Return the row of a count per second or a share: more instead of slower, less instead of faster."""
+        a, b = (pooled([estimate(log) for log in each.logs], confidence) for each in (base, side))
+        row = difference_row(a, b, tolerance)
+        return {**row, "verdict": {FASTER: "less", SLOWER: "more"}.get(row["verdict"], row["verdict"])}
+
+    verdicts = {row["verdict"] for row in rows if row["label"] == AGGREGATED and row["method"] == ""}
+    one = next(word for word in (FASTER, SLOWER, UNSHOWN, SAME) if word in verdicts)
+    found: doc.Candidate = {
+        "name": side.name,
+        "conclusion": "mixed" if {FASTER, SLOWER} <= verdicts else one,
+        "sentence": "",
+        "alike": match_loads(base.logs, side.logs, base.summaries, side.summaries),
+        "rows": rows,
+        "throughput": counted(lambda log: rate_estimate(log.launch_us, confidence), tolerance),
+        "failures": counted(lambda log: share_estimate(log.failed, confidence), 0.0),
+    }
+    found["sentence"] = _sentence(base.name, found, tolerance)
+    return found
+
+
+def difference_row(a: Estimate, b: Estimate, tolerance: float = 0.0) -> doc.DifferenceRow:
+    """Return the difference b - a with its limits and its verdict: a larger time is slower.
+
+    >>> difference_row(Estimate(100, 98, 102, 500), Estimate(120, 117, 123, 500))["verdict"]
+    'slower'
+    """
+    change = b - a
+    bound = tolerance * abs(a.value)
+    if change.low > bound:
+        verdict = SLOWER
+    elif change.high < -bound:
+        verdict = FASTER
+    elif tolerance > 0 and -bound <= change.low and change.high <= bound:
+        verdict = SAME
+    else:
+        verdict = UNSHOWN
+    row: doc.DifferenceRow = to_json_safe({
+        "a": a.value, "b": b.value, "difference": change.value, "low": change.low, "high": change.high,
+        "ratio": b.value / a.value if a.value else None,
+        "n_a": a.n, "n_b": b.n, "verdict": verdict,
+    })  # fmt: skip
+    return row
+
+
+def _sentence(base: str, found: doc.Candidate, tolerance: float) -> str:
+    name, failures, status = found["name"], found["failures"], found["alike"]["status"]
+    if status == "refused":
+        return f"{name} and {base} cannot be compared: the loads were not alike."
+    words = {
+        FASTER: f"{name} is faster than {base}",
+        SLOWER: f"{name} is slower than {base}",
+        "mixed": f"{name} is faster than {base} in some percentiles and slower in others",
+        SAME: f"{name} is as fast as {base} within {100 * tolerance:.0f} %",
+        UNSHOWN: f"Between {name} and {base} there is no difference that this data can show",
+    }
+    text = f"{words[found['conclusion']]}{_largest_change(found['rows'])}."
+    if failures["verdict"] == "more":
+        text += f" It fails more often: {100 * (failures['a'] or 0):.3g} % to {100 * (failures['b'] or 0):.3g} %."
+    if status == "warning":
+        text += " The loads were not quite alike: see the reasons."
+    return text
+
+
+def _largest_change(rows: Sequence[doc.NamedDifference]) -> str:
+    """Return the figure that users feel most, of the changed ones, as the end of a sentence."""
+    changed = {row["figure"]: row for row in rows if row["label"] == AGGREGATED and row["verdict"] in (FASTER, SLOWER)}
+    for figure in ("p95_ms", "p99_ms", "p90_ms", "p50_ms", "mean_ms"):
+        if figure in changed:
+            a, b, ratio = (changed[figure][key] or 0.0 for key in ("a", "b", "ratio"))
+            return f": {figure[:-3]} {a:,.4g} ms to {b:,.4g} ms ({100 * (ratio - 1):+.0f} %)"
+    return ""
+
+
+def _run(side: Side) -> doc.ComparedRun:
+    """Return throughput, failures and launch pattern of one side."""
+    n, failed = sum(len(log) for log in side.logs), sum(int(log.failed.sum()) for log in side.logs)
+    covs = [cov for cov in map(_launch_cov, side.summaries) if cov is not None]
+    return {
+        "name": side.name,
+        "runs": len(side.logs),
+        "n": n,
+        "rate": float(np.mean([rate_estimate(log.launch_us).value for log in side.logs])),
+        "failures": failed / n,
+        "cov": float(np.mean(covs)) if covs else None,
+        "verdict": [summary["verdict"]["overall"] for summary in side.summaries],
+    }
+
+
+def _launch_cov(summary: doc.Summary) -> float | None:
+    """Return the raw CoV of the launches that the verdict covers, or of all of them without a verdict."""
+    raw = summary["pattern"]["raw_cov"]
+    return raw if raw is not None or not summary["launches"] else summary["launches"][-1]["cov"]

@@ -1,0 +1,1 @@
+"""Tables, intervals and estimates of one log, and its steady state."""

@@ -1,0 +1,1 @@
+"""Verdict: evidence from the launches, twelve checks, one judgement."""

@@ -1,0 +1,378 @@
+"""Twelve checks of the verdict: a function each, and the table of them.
+
+A check grades one kind of evidence. Amber and red need an effect beyond the bound and beyond the sampling error. Data
+that could not show a red effect give "not enough data", never green.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from locust_realism.analysis import document as doc
+from locust_realism.analysis.settings import VerdictBounds, generator_bounds, grade, grade_generator
+from locust_realism.analysis.verdict import readings
+from locust_realism.analysis.verdict.detrend import CYCLES
+from locust_realism.analysis.verdict.dispersion import poisson_band
+from locust_realism.analysis.verdict.evidence import SHORT_GAP_SHARE, Evidence, HalfFigure
+from locust_realism.analysis.verdict.readings import NO_READING, Reading
+from locust_realism.common.durations import write_duration
+
+LONGEST_SHARE_POISSON = 0.0318
+"""Share of the squared gaps in the longest thousandth of exponential gaps: (L^2 + 2 L + 2) / 2000, L = ln 1000."""
+LONGEST_SHARE_SPREAD = 0.36
+"""Standard error of that share times sqrt(n), simulated for exponential gaps."""
+MIN_INDEPENDENT = 15
+"""Fewest independent windows of a scale that is judged."""
+
+
+@dataclass(frozen=True)
+class Finding:
+    """Result of one check: its status, the value and its bound, the observation in words and its reading."""
+
+    status: doc.Status
+    value: float | None
+    bound: float | list[float] | None
+    seen: str
+    reading: Reading = NO_READING
+
+    @property
+    def bad(self) -> bool:
+        """True if the check is amber or red."""
+        return self.status in (doc.AMBER, doc.RED)
+
+    @property
+    def explanation(self) -> str:
+        """Observation in words; meaning and advice follow if the check is amber or red."""
+        return " ".join(part for part in (self.seen, *self.reading) if part) if self.bad else self.seen
+
+
+CheckFunction = Callable[[Evidence, VerdictBounds], Finding]
+
+
+def _no_data(reason: str) -> Finding:
+    return Finding(doc.NO_DATA, None, None, reason)
+
+
+def _too_few(n: int, needed: int, noun: str = "gaps between launches") -> Finding:
+    return _no_data(f"Only {n:,} {noun}; it takes {needed:,}.")
+
+
+_NO_USERS = "The log does not record which user launched which request."
+
+
+def launch_cov(e: Evidence, b: VerdictBounds) -> Finding:
+    """Check the CoV of the gaps against that of independent users."""
+    g, high = e.gaps, largest_cov(e)
+    if g.n < b.min_gaps or not math.isfinite(g.cov):
+        return _too_few(g.n, b.min_gaps)
+    status, bound = grade_cov(g.cov, g.n, e, b), [1 - b.cov_amber, high + b.cov_amber]
+    if status == doc.NO_DATA:
+        needed = math.ceil((b.standard_errors * high / b.cov_red) ** 2)
+        seen = f"The CoV of {g.n:,} times between launches is {g.cov:.2f}; a verdict takes {needed:,} of them."
+        return Finding(status, g.cov, bound, seen)
+    how = "after rescaling by the planned rate" if g.kind == "planned" else "within windows of nearly constant rate"
+    reference = "1.00" if high == 1 else f"1.00 to {high:.2f}"
+    seen = (
+        f"The CoV of the times between launches is {g.cov:.2f} {how} ({g.raw_cov:.2f} as recorded); independent users "
+        f"have {reference}."
+    )
+    return Finding(status, g.cov, bound, seen, readings.BUNCHED if g.cov > high else readings.TOO_EVEN)
+
+
+def largest_cov(e: Evidence) -> float:
+    """Return the largest CoV of independent users that the workload allows; the smallest is 1.
+
+    A number of users n that stays for many gaps gives sqrt(1 + 2 / n), one that hardly lasts a gap 1. k requests a task
+    of unknown users give sqrt(2 k - 1).
+    """
+    high = 1.0
+    if e.facts.model.poisson_arrivals and e.population > 0:
+        high = math.sqrt(1 + 2 / e.population)
+    if e.per_task > 1 and not e.users.users:
+        high *= math.sqrt(2 * e.per_task - 1)
+    return high
+
+
+def grade_cov(cov: float, n: int, e: Evidence, b: VerdictBounds) -> doc.Status:
+    """Return the status of the CoV of n gaps between launches."""
+    high = largest_cov(e)
+    error = b.standard_errors * high / math.sqrt(n) if n >= b.min_gaps else math.nan
+    return grade(_off(cov, high), b.cov_amber, b.cov_red, error)
+
+
+def _off(cov: float, high: float) -> float:
+    """Return the distance of a CoV from the range 1 to ``high``."""
+    return max(1 - cov, cov - high, 0.0)
+
+
+def pause(e: Evidence, b: VerdictBounds) -> Finding:
+    """Check the share of the squared gaps in the longest thousandth of the gaps."""
+    g = e.gaps
+    if g.n < b.min_gaps_shape:
+        return _too_few(g.n, b.min_gaps_shape)
+    error = b.standard_errors * LONGEST_SHARE_SPREAD / math.sqrt(g.n)
+    over, amber, red = (share - LONGEST_SHARE_POISSON for share in (g.longest_share, b.pause_amber, b.pause_red))
+    seen = (
+        f"The longest gap is {g.longest_s:,.3g} s, at {g.longest_at_s:,.1f} s of the run; the longest 0.1 % of the "
+        f"gaps hold {g.longest_share:.0%} of the squared gaps (3 % for independent users)."
+    )
+    return Finding(grade(over, amber, red, error), g.longest_share, b.pause_amber, seen, readings.PAUSES)
+
+
+def short_gaps(e: Evidence, b: VerdictBounds) -> Finding:
+    """Check the share of gaps shorter than a tenth of the mean, over that of independent users."""
+    g = e.gaps
+    if g.n < b.min_gaps:
+        return _too_few(g.n, b.min_gaps)
+    error = b.standard_errors * math.sqrt((1 / SHORT_GAP_SHARE - 1) / g.n)
+    if g.short_share >= 1:
+        status = grade(g.short_share - 1, b.bunch_amber - 1, b.bunch_red - 1, error)
+    else:
+        status = doc.AMBER if 1 - g.short_share > max(1 - b.bunch_low, error) else doc.GREEN
+    seen = (
+        f"Gaps shorter than a tenth of their mean are {g.short_share:.2f} times as frequent as among independent users."
+    )
+    bound = [b.bunch_low, b.bunch_amber]
+    return Finding(status, g.short_share, bound, seen, readings.APART if g.short_share < 1 else readings.BATCHES)
+
+
+_GENERATOR_WORDS: dict[doc.GeneratorFigure, str] = {
+    "lateness_p99_ms": "99 % of the launches were at most {:,.1f} ms after their planned time",
+    "lag_p99_ms": "in 19 of 20 seconds the event loop woke 99 % of the users at most {:,.1f} ms late",
+    "cpu": "the busiest process used {:.0%} of a core",
+}
+
+
+def generator(e: Evidence, b: VerdictBounds) -> Finding:
+    """Check the lateness of launches, the lag of the event loop and the CPU; late and bunched together is red.
+
+    Lag and CPU are the 95th percentiles over the seconds of the worst process (``recording.health``), so that one
+    second of other work on the machine does not count. The worst of the three figures is the value. Missed launches
+    count as late.
+    """
+    health, bounds = e.facts.health, generator_bounds(b)
+    figures: dict[doc.GeneratorFigure, float | None] = {
+        "lateness_p99_ms": 1e3 * e.lateness_p99_s,
+        "lag_p99_ms": health.get("loop_lag_p99_ms"),
+        "cpu": health.get("cpu_max"),
+    }
+    known = [(figure, value) for figure, value in figures.items() if value is not None and math.isfinite(value)]
+    if not known:
+        return _no_data("Neither planned launches nor the generator's health were recorded.")
+    graded = [(grade_generator(figure, value, bounds), figure, value) for figure, value in known]
+    status, figure, value = max(graded, key=lambda found: doc.SEVERITY[found[0]])
+    if status == doc.AMBER and short_gaps(e, b).status == doc.RED and e.gaps.short_share > 1:
+        status = doc.RED
+    seen = "; ".join(_GENERATOR_WORDS[figure].format(value) for figure, value in known)
+    if e.facts.missed_launches:
+        seen += f"; {e.facts.missed_launches:,} planned launches found no idle user within a second"
+    return Finding(status, value, bounds[figure][0], seen[:1].upper() + seen[1:] + ".", readings.OVERLOADED)
+
+
+def feedback(e: Evidence, b: VerdictBounds) -> Finding:
+    """Check R / (R + Z) of a closed workload."""
+    share = e.users.response_share
+    if not e.users.users:
+        return _no_data(_NO_USERS)
+    if not e.closed:
+        return _no_data("The workload is open: users do not wait for the server before they come.")
+    if not math.isfinite(share):
+        return _no_data("The log does not record how long any user waited between two requests.")
+    seen = f"Users spend {share:.1%} of their time waiting for answers (R / (R + Z))."
+    return Finding(grade(share, b.feedback_amber, b.feedback_red), share, b.feedback_amber, seen, readings.PACED)
+
+
+def scales(e: Evidence, b: VerdictBounds) -> Finding:
+    """Check the index of dispersion at every scale up to ten round trips, against the configured model's curve."""
+    if e.gaps.n < b.min_gaps:
+        # The chance limits need many launches: two of six that meet give a variance / mean of 1.4.
+        return _too_few(e.gaps.n, b.min_gaps)
+    cycle = e.users.round_trip
+    longest = CYCLES * cycle if math.isfinite(cycle) and e.closed else math.inf
+    rows = [r for r in e.dispersion if r["window_s"] <= longest and r["independent_windows"] >= MIN_INDEPENDENT]
+    if not rows:
+        return _no_data("The run is too short: no scale from 10 ms on has 20 independent windows.")
+    graded = [(_dispersion_status(row, b), row) for row in rows]
+    status, worst = max(graded, key=lambda pair: (doc.SEVERITY[pair[0]], abs(math.log(_ratio(pair[1])))))
+    modelled = any(row["model"] != 1 for row in rows)
+    below = worst["idc"] < worst["model"]
+    if status == doc.RED and below and not modelled and e.closed:
+        # Every fixed pool of users is more even than Poisson at long scales.
+        status = doc.AMBER
+    reference = f"{worst['model']:.2f} as configured" if modelled else "1 for independent users"
+    window = write_duration(worst["window_s"])
+    seen = f"Counts in windows of {window} have variance / mean {worst['idc']:.2f} ({reference})."
+    # A pool that starts at once loses the memory of it after some think times, so that the rest may be sound.
+    fixed_pool = e.closed and not e.facts.model.poisson_arrivals
+    reading = readings.EVEN_SCALE if below else readings.WAVES_OF_POOL if fixed_pool else readings.WAVES
+    return Finding(status, _ratio(worst), [1 - b.dispersion_amber, 1 + b.dispersion_amber], seen, reading)
+
+
+def _ratio(row: doc.DispersionRow) -> float:
+    return max(row["idc"], 1e-9) / max(row["model"], 1e-9)
+
+
+def _dispersion_status(row: doc.DispersionRow, b: VerdictBounds) -> doc.Status:
+    ratio = _ratio(row)
+    # Half a standard error more, since the worst of about ten scales decides.
+    low, high = poisson_band(row["independent_windows"], b.standard_errors + 0.5)
+    if low <= ratio <= high or abs(ratio - 1) <= b.dispersion_amber:
+        return doc.GREEN
+    return doc.RED if abs(ratio - 1) > b.dispersion_red else doc.AMBER
+
+
+def group_size(e: Evidence, b: VerdictBounds) -> Finding:
+    """Check the number of users from which the CoV of their launches together stays near 1."""
+    rows = [
+        (row["users"], row["n"], cov)
+        for row in e.groups
+        if row["n"] >= 2 and (cov := row["cov"]) is not None and math.isfinite(cov)
+    ]
+    if not e.users.users or len(rows) < 2 or rows[-1][1] < b.min_gaps:
+        return _no_data(_NO_USERS)
+    users, _, all_users_cov = rows[-1]
+    high = largest_cov(e)
+    size = None
+    for group, n, cov in reversed(rows):
+        if _off(cov, high) > max(b.group_cov, b.standard_errors * high / math.sqrt(n)):
+            break
+        size = group
+    if size is None:
+        seen = f"The CoV of the launches of all {users} users is {all_users_cov:.2f}: no group of them is near 1."
+        status: doc.Status = doc.RED if _off(all_users_cov, high) > b.cov_red else doc.AMBER
+        return Finding(status, None, b.group_share_amber * users, seen, readings.FEW_USERS)
+    seen = f"Groups of {size} users and more have a CoV within 1 +- {b.group_cov}; there are {users} users."
+    bound = max(1.0, b.group_share_amber * users)
+    status = doc.GREEN if size <= bound else doc.AMBER
+    return Finding(status, float(size), bound, seen, readings.FEW_USERS)
+
+
+def think_time(e: Evidence, b: VerdictBounds) -> Finding:
+    """Check the think time against its target, and the CoV of one user's round trips."""
+    u, target = e.users, e.facts.model.think_time_s
+    if not e.closed or not math.isfinite(u.think_mean):
+        return _no_data("Think times are known of a fixed pool of users only.")
+    seen = f"The mean think time is {write_duration(u.think_mean)}"
+    status: doc.Status = doc.GREEN if math.isfinite(u.user_cov) else doc.NO_DATA
+    value, bound, reading = u.user_cov, b.user_cov_amber, readings.OFF_TARGET
+    if target:
+        miss = u.think_mean / target - 1
+        value, bound = abs(miss), b.think_mean_amber
+        status = grade(value, b.think_mean_amber, b.think_mean_red, b.standard_errors * u.think_se / target)
+        seen += f", {miss:+.1%} from its target of {write_duration(target)}"
+    if math.isfinite(u.user_cov):
+        seen += f"; the times between one user's tasks have a CoV of {u.user_cov:.2f}"
+        if u.user_cov < b.user_cov_amber and status not in (doc.AMBER, doc.RED):
+            status, value, bound, reading = doc.AMBER, u.user_cov, b.user_cov_amber, readings.CLOCKWORK
+    return Finding(status, value, bound, seen + ".", reading)
+
+
+def dependence(e: Evidence, b: VerdictBounds) -> Finding:
+    """Check the correlation of neighbouring gaps, the distance from the exponential and the clock's resolution."""
+    g = e.gaps
+    if g.n < b.min_gaps or not g.correlations:
+        return _too_few(g.n, b.min_gaps)
+    lag1, chance = g.correlations[0], 1 / math.sqrt(g.n)
+    ticks = g.rate * e.tick_us / 1e6 if e.tick_us > 1 else 0.0
+    by_lag = grade(abs(lag1), b.correlation_amber, b.correlation_red, b.standard_errors * chance)
+    # With an estimated mean, one in about 200 samples of exponential gaps exceeds 1.3 / sqrt(n).
+    by_distance = grade(g.distance, b.distance_amber, b.distance_red, 1.3 * chance)
+    by_clock: doc.Status = doc.AMBER if ticks > b.clock_tick_amber else doc.GREEN
+    status: doc.Status = max((by_lag, by_distance, by_clock), key=doc.SEVERITY.__getitem__)
+    seen = (
+        f"Neighbouring gaps have a correlation of {lag1:+.3f}; the distribution of the gaps is at a distance of "
+        f"{g.distance:.3f} from the exponential."
+    )
+    if by_clock == doc.AMBER and by_clock == status:
+        seen += f" The clock has ticks of {write_duration(e.tick_us / 1e6)}, {ticks:.2f} of the mean gap."
+        return Finding(status, ticks, b.clock_tick_amber, seen, readings.COARSE_CLOCK)
+    if doc.SEVERITY[by_distance] > doc.SEVERITY[by_lag]:
+        return Finding(status, g.distance, b.distance_amber, seen, readings.DEPENDENT)
+    return Finding(status, lag1, b.correlation_amber, seen, readings.DEPENDENT)
+
+
+def population(e: Evidence, b: VerdictBounds) -> Finding:
+    """Check the CoV of the times between starts of users."""
+    if not e.facts.model.poisson_arrivals:
+        return _no_data("No arrivals of users were planned.")
+    if e.starts < b.starts_min:
+        return _no_data(f"Only {e.starts:,} users started; it takes {b.starts_min:,}.")
+    status = grade(abs(e.starts_cov - 1), b.cov_amber, b.cov_red, b.standard_errors / math.sqrt(e.starts))
+    if status == doc.NO_DATA:
+        # 400 starts suffice by definition: an effect that chance explains is green.
+        status = doc.GREEN
+    seen = f"The CoV of the times between {e.starts:,} starts of users is {e.starts_cov:.2f}; independent ones have 1."
+    return Finding(status, e.starts_cov, [1 - b.cov_amber, 1 + b.cov_amber], seen, readings.OTHER_ARRIVALS)
+
+
+_HALVES: dict[HalfFigure, str] = {
+    "p50": "median response time", "p95": "p95 of the response times", "rate": "launch rate",
+}  # fmt: skip
+
+
+def steadiness(e: Evidence, b: VerdictBounds) -> Finding:
+    """Check the halves of the run against each other, and the warm-up that MSER-5 finds."""
+    unknown = _no_data("Too few requests to compare the two halves of the run.")
+    if not e.steady["enough"]:
+        return unknown
+    graded = []
+    for key, figure in _HALVES.items():
+        change, error, segments = e.change(key)
+        # Student's t for the standard error from few segments, by the first term of its expansion.
+        k = b.standard_errors + (b.standard_errors**3 + b.standard_errors) / (4 * (2 * segments - 2))
+        if math.isfinite(change):
+            graded.append((grade(abs(change), b.half_amber, b.half_red, k * error), change, figure))
+    if not graded:
+        return unknown
+    status, change, figure = max(graded, key=lambda found: (doc.SEVERITY[found[0]], abs(found[1])))
+    share = e.steady["mser5_share"] or 0.0
+    mean, error, _ = e.change("mean")
+    drifts = abs(mean) > max(b.half_amber, b.standard_errors * error)
+    if status == doc.GREEN and share > b.mser_share_amber and drifts:
+        status = doc.AMBER
+    seen = f"The {figure} of the second half differs by {change:+.1%} from that of the first"
+    seen += f"; by MSER-5 the first {share:.0%} are warm-up." if share > b.mser_share_amber else "."
+    return Finding(status, abs(change), b.half_amber, seen, readings.UNSTEADY)
+
+
+def clocks(e: Evidence, b: VerdictBounds) -> Finding:
+    """Check the agreement of the workers' clocks against the gaps between launches of different workers.
+
+    Offsets do not matter to streams of independent launches; they hide bunches.
+    """
+    if len(e.workers) < 2:
+        return Finding(doc.GREEN, 0.0, b.offset_amber, "All launches were timed by one clock.")
+    sd = e.facts.clock_offset_sd_us
+    if sd is None:
+        return _no_data(f"The offsets between the clocks of {len(e.workers)} workers are not known.")
+    mean_us = 1e6 / e.gaps.rate if e.gaps.rate > 0 else math.nan
+    shortest = min([mean_us, *(row["bunch_ms"] * 1e3 for row in e.workers if row["bunch_ms"])])
+    if not math.isfinite(shortest) or shortest <= 0:
+        return _too_few(e.gaps.n, b.min_gaps)
+    share = sd / shortest
+    alone = [abs(row["cov"] - 1) for row in e.workers if row["cov"] is not None and row["n"] >= b.min_gaps]
+    status: doc.Status = doc.AMBER if share > b.offset_amber else doc.GREEN
+    if share > b.offset_red and max(alone, default=0.0) > b.cov_red:
+        status = doc.RED
+    known, structure = write_duration(sd / 1e6), write_duration(shortest / 1e6)
+    seen = f"Clock offsets are known to {known}; launches have structure from {structure} on."
+    return Finding(status, share, b.offset_amber, seen, readings.UNCERTIFIED)
+
+
+CHECKS: tuple[tuple[int, str, CheckFunction], ...] = (
+    (1, "CoV of launches", launch_cov),
+    (2, "Single pauses", pause),
+    (3, "Short gaps", short_gaps),
+    (4, "Generator on time", generator),
+    (5, "Feedback R/(R+Z)", feedback),
+    (6, "Index of dispersion", scales),
+    (7, "CoV by group size", group_size),
+    (8, "Think time", think_time),
+    (9, "Independence of gaps", dependence),
+    (10, "Arrivals of users", population),
+    (11, "Steady state", steadiness),
+    (12, "Clocks of the workers", clocks),
+)
+"""Number, name and function of each check."""

@@ -1,0 +1,243 @@
+"""Index of dispersion of the launches at every scale, dependence of the gaps, and the time scale of a planned rate.
+
+The CoV of the gaps covers one scale only, and many users alone pull it to 1. The index of dispersion IDC(w) =
+variance / mean of the counts in windows of length w covers every scale. It is 1 for a Poisson process, and c^2 of one
+user's round trip for a fixed pool of users at long windows.
+Source: R. Gusella, Characterizing the variability of arrival processes with indexes of dispersion, IEEE JSAC 9, 1991.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import Protocol
+
+import numpy as np
+from numpy.typing import ArrayLike
+
+from locust_realism.analysis.document import DispersionRow
+from locust_realism.analysis.percentiles import Floats, Int64, Numbers
+from locust_realism.analysis.stats.intervals import lagged_products
+from locust_realism.common.validation import refusal
+
+MIN_WINDOWS = 20
+"""Fewest windows from which a variance of counts is estimated."""
+MAX_BINS = 4_000_000
+MODEL_INTERVALS = 200_000
+Z95 = 1.959963984540054
+
+
+class Profile(Protocol):
+    """Planned rate, as its integral Lambda(t), t in seconds since the start of the run."""
+
+    def cumulative(self, t: ArrayLike, /) -> Floats:
+        """Return the expected number of launches from 0 to t."""
+
+
+def rescale_by_profile(launches_us: Numbers, profile: Profile, run_start_us: int) -> Floats:
+    """Return launch times in operational time u = Lambda(t), stretched to the span of the launches, in microseconds.
+
+    A Poisson process of rate lambda(t) has a constant rate on this axis, so that a planned change is no bunching.
+    Source: D. R. Cox and P. A. W. Lewis, The Statistical Analysis of Series of Events, 1966, section 3.1.
+    """
+    # A launch before the start, by the clock, counts as one at the start.
+    u = np.asarray(profile.cumulative(np.maximum(launches_us - run_start_us, 0) / 1e6), dtype=np.float64)
+    if not np.isfinite(u).all() or (np.diff(u) < 0).any():
+        raise ValueError("planned_profile has a cumulative rate that is not finite and ascending at the launch times")
+    span = float(u[-1] - u[0]) if len(u) else 0.0
+    if span <= 0:
+        return launches_us.astype(np.float64)
+    stretched: Floats = (u - u[0]) * (float(launches_us[-1] - launches_us[0]) / span) + float(launches_us[0])
+    return stretched
+
+
+def clock_tick_us(launches_us: Int64) -> int:
+    """Return the resolution of the launch times in microseconds: the common divisor of their differences.
+
+    >>> clock_tick_us(np.array([5000, 8000, 8000, 12000])), clock_tick_us(np.array([0, 3, 7]))
+    (1000, 1)
+    """
+    if len(launches_us) < 2:
+        return 1
+    tick = int(np.gcd.reduce(np.diff(launches_us[:20_000])))
+    return tick if tick > 1 and not ((launches_us - launches_us[0]) % tick).any() else 1
+
+
+def dither(launches_us: Numbers, tick_us: int, seed: int = 0) -> Floats:
+    """Return launch times plus a uniform random part of a tick, ascending: the part that a coarse clock drops.
+
+    This restores the law of the gaps of independent launches exactly; bunches shorter than a tick stay hidden.
+    """
+    times = np.asarray(launches_us, dtype=np.float64)
+    if tick_us <= 1:
+        return times
+    spread = times + np.random.default_rng(seed).uniform(0.0, tick_us, len(times))
+    spread.sort()
+    return spread
+
+
+def window_ladder(span_s: float) -> list[float]:
+    """Return windows of 10, 20, 50, 100 ms ... of which 20 fit into the span.
+
+    >>> window_ladder(2.0)
+    [0.01, 0.02, 0.05, 0.1]
+    """
+    steps = (mantissa * 10.0**power for power in range(-2, 7) for mantissa in (1, 2, 5))
+    return [round(step, 2) for step in steps if step <= span_s / MIN_WINDOWS * (1 + 1e-9)]
+
+
+def window_counts(times_us: Numbers, window_s: Sequence[float]) -> list[Int64]:
+    """Return the launches in consecutive whole windows of each length, from the first launch on.
+
+    The launches are counted once, in the shortest window, of which all others are multiples. The shortest windows get
+    no counts where they would need more than ``MAX_BINS`` bins.
+    """
+    if not len(times_us) or not window_s:
+        return [np.zeros(0, dtype=np.int64) for _ in window_s]
+    start, span = times_us[0], float(times_us[-1] - times_us[0])
+    base = min(window_s) * 1e6
+    while span / base > MAX_BINS:
+        base *= 10
+    bins = int(span // base)
+    index = ((times_us - start) / base).astype(np.int64)
+    # One search per bin: numpy.bincount would hold the interpreter's lock.
+    base_counts = np.diff(np.searchsorted(index, np.arange(bins + 1)))
+    counts = []
+    for window in window_s:
+        step = round(window * 1e6 / base)
+        whole = bins // step if step and abs(step * base - window * 1e6) < 1 else 0
+        counts.append(base_counts[: whole * step].reshape(whole, max(step, 1)).sum(axis=1))
+    return counts
+
+
+def poisson_band(windows: float, errors: float = Z95) -> tuple[float, float]:
+    """Return the band of a Poisson process's IDC over k independent windows, 95 % by default.
+
+    ``errors`` is half the band's width in standard errors. Wilson and Hilferty's cube root follows the skewed variance
+    of few counts.
+
+    >>> [round(bound, 2) for bound in poisson_band(20)]
+    [0.47, 1.73]
+    """
+    if windows <= 1:
+        raise refusal("windows", "> 1", windows)
+    part = 2 / (9 * (windows - 1))
+    low, high = ((1 - part + sign * errors * math.sqrt(part)) ** 3 for sign in (-1, 1))
+    return max(low, 0.0), high
+
+
+def index_of_dispersion(counts: ArrayLike) -> float:
+    """Return variance (n - 1) / mean of counts; NaN below two windows or where all are empty."""
+    values = np.asarray(counts)
+    if len(values) < 2 or not values.any():
+        return math.nan
+    return float(values.var(ddof=1) / values.mean())
+
+
+def renewal_dispersion(window_s: Sequence[float], trips_s: Floats, seed: int = 0) -> list[float]:
+    """Return the IDC of a fixed pool of independent users, which is that of one user's launches.
+
+    ``trips_s`` are times between one user's launches, c their CoV; the curve falls or rises from 1 at short windows to
+    c^2 at long ones. It comes from a simulation of ``MODEL_INTERVALS`` of them, drawn with replacement and a fixed
+    seed, with an error of about 2 %. Source: D. R. Cox, Renewal Theory, 1962, section 4.5.
+
+    >>> short, long = renewal_dispersion([0.01, 100], np.random.default_rng(1).uniform(0, 2, 10_000))
+    >>> round(short, 1), round(long, 1)
+    (1.0, 0.3)
+    """
+    mean = float(trips_s.mean())
+    if mean <= 0:
+        return [1.0 for _ in window_s]
+    times = np.cumsum(np.random.default_rng(seed).choice(trips_s, MODEL_INTERVALS))
+    # A user hardly ever launches twice in a window much shorter than a round trip.
+    return [
+        index_of_dispersion(np.bincount((times / window).astype(np.int64))[:-1]) if window > 0.02 * mean else 1.0
+        for window in window_s
+    ]
+
+
+def population_dispersion(window_s: Sequence[float], rate_per_user: float, session_s: float) -> list[float]:
+    """Return the IDC of users who arrive as a Poisson process, stay exp(S) and launch at rate r each.
+
+    1 + 2 r S (1 - (1 - exp(-w/S)) / (w/S)): the launches vary with the number of users.
+    """
+    if session_s <= 0:
+        return [1.0 for _ in window_s]
+    shares = [window / session_s for window in window_s]
+    return [1 + 2 * rate_per_user * session_s * (1 + math.expm1(-share) / share) for share in shares]
+
+
+def dispersion_table(
+    times_us: Numbers, window_s: Sequence[float], model: Sequence[float] | None = None, *, memory_s: float = 0.0
+) -> list[DispersionRow]:
+    """Return a row for each window of which ``MIN_WINDOWS`` fit, shortest first.
+
+    The band of the model has the relative width of Poisson's band for the number of independent windows. Counts that
+    rise and fall together for ``memory_s`` seconds, with the users of a population, are worth fewer windows.
+    """
+    expected = list(model) if model is not None else [1.0] * len(window_s)
+    span = float(times_us[-1] - times_us[0]) / 1e6 if len(times_us) else 0.0
+    rows: list[DispersionRow] = []
+    for window, counts, curve in zip(window_s, window_counts(times_us, window_s), expected, strict=True):
+        if len(counts) < MIN_WINDOWS:
+            continue
+        k = len(counts)
+        slow = max(curve - 1, 0.0) / curve
+        independent = 1 + 1 / (1 / (k - 1) + slow**2 * 2 * memory_s / span)
+        low, high = poisson_band(k)
+        model_low, model_high = poisson_band(independent)
+        rows.append(
+            {
+                "window_s": window, "windows": k, "independent_windows": independent, "mean": float(counts.mean()),
+                "idc": index_of_dispersion(counts), "poisson_low": low, "poisson_high": high,
+                "model": curve, "model_low": curve * model_low, "model_high": curve * model_high,
+            }
+        )  # fmt: skip
+    return rows
+
+
+def local_gaps(gaps: Floats, per_window: int) -> tuple[Floats, float]:
+    """Return the gaps over the mean of their window, and their CoV, so that a slow drift is no bunching.
+
+    Windows are ``per_window`` consecutive gaps; a rest is left out unless it is all there is. The CoV is corrected for
+    the estimated means: for exponential gaps the mean squared CoV within windows of m gaps is m / (m + 1).
+
+    >>> gaps = np.random.default_rng(1).exponential(np.linspace(1, 5, 20_000))
+    >>> _, cov = local_gaps(gaps, 200)
+    >>> round(cov, 2)
+    1.0
+    """
+    m = min(per_window, len(gaps))
+    if m < 2:
+        return gaps, math.nan
+    pieces = gaps[: len(gaps) // m * m].reshape(-1, m)
+    means = pieces.mean(axis=1, keepdims=True)
+    means[means == 0] = math.nan
+    relative = pieces / means
+    squares = np.nanmean(relative.var(axis=1, ddof=1)) if np.isfinite(means).any() else math.nan
+    return np.nan_to_num(relative.ravel(), nan=0.0), math.sqrt(float(squares) * (m + 1) / m)
+
+
+def autocorrelation(values: Floats, lags: int = 20) -> list[float]:
+    """Return the correlation of the values with those 1, 2, ... ``lags`` places later; empty for too few values."""
+    n = len(values)
+    if n < 4 * lags:
+        return []
+    power, *products = lagged_products(values - values.mean(), lags)
+    return [product / power for product in products] if power else []
+
+
+def exponential_distance(ordered_gaps: Floats) -> float:
+    """Return Kolmogorov's distance between ascending gaps of mean 1 and the exponential distribution.
+
+    Long samples are compared at 20,000 ranks, which misses less than 1e-4.
+
+    >>> round(exponential_distance(np.full(1000, 1.0)), 3)
+    0.632
+    """
+    n = len(ordered_gaps)
+    if not n:
+        return math.nan
+    ranks = np.unique(np.linspace(0, n - 1, min(n, 20_000)).astype(np.int64))
+    curve = -np.expm1(-ordered_gaps[ranks])
+    return float(max(((ranks + 1) / n - curve).max(), (curve - ranks / n).max()))

@@ -1,0 +1,289 @@
+"""Evidence of the verdict, measured once: plain numbers, NaN where unknown."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Literal
+
+import numpy as np
+
+from locust_realism.analysis.document import DispersionRow, GroupRow, SteadyState, WorkerRow
+from locust_realism.analysis.percentiles import Floats, Int64, count_codes
+from locust_realism.analysis.settings import AnalysisSettings, WorkloadModel
+from locust_realism.analysis.stats.intervals import coefficient_of_variation, group_table, inner_product, user_ranks
+from locust_realism.analysis.stats.steady_state import steady_state
+from locust_realism.analysis.verdict import detrend
+from locust_realism.analysis.verdict import dispersion as scale
+from locust_realism.analysis.verdict.users import UserTimes, task_starts, user_times
+from locust_realism.recording.launches import LaunchLog
+from locust_realism.workload.users.launching import MISSED_AFTER_S
+
+HalfFigure = Literal["p50", "p95", "mean", "rate"]
+
+SHORT_GAP = 0.1
+SHORT_GAP_SHARE = -math.expm1(-SHORT_GAP)
+"""Share of exponential gaps that are shorter than a tenth of their mean: 0.0952."""
+LONGEST_SHARE = 0.001
+COARSE = 0.3
+"""Launches in a grain from which the grain shows in the CoV of the groups: sqrt(1 + m^2 / 6) is 1.008 here."""
+
+
+@dataclass(frozen=True)
+class Facts:
+    """Facts of a run besides its launches; each may be missing.
+
+    - ``model`` intended workload
+    - ``planned_profile`` planned launches: ``cumulative(t)``, t in seconds since ``run_start_us``
+    - ``arrival_profile`` planned starts of users, ``user_starts_us`` actual ones (epoch microseconds)
+    - ``health`` of the generator's worst worker: ``cpu_max`` (share of a core), ``loop_lag_p99_ms``
+    - ``missed_launches`` planned launches that found no idle user within a second, which have no rows
+    - ``clock_offset_sd_us`` largest standard deviation of a worker's clock offset
+    - ``held_us`` instants of full spawn and of the stop request (epoch microseconds, None if still to come); the
+      verdict covers the launches between them, since the test itself starts users in turn and stops them all at once
+    """
+
+    model: WorkloadModel = field(default_factory=WorkloadModel)
+    planned_profile: scale.Profile | None = None
+    arrival_profile: scale.Profile | None = None
+    run_start_us: int | None = None
+    user_starts_us: Int64 | None = None
+    health: Mapping[str, float] = field(default_factory=dict)
+    missed_launches: int = 0
+    clock_offset_sd_us: float | None = None
+    held_us: tuple[int | None, int | None] | None = None
+
+
+@dataclass(frozen=True)
+class Gaps:
+    """Figures of the gaps between launches, relative to their expected mean."""
+
+    n: int = 0
+    rate: float = math.nan
+    raw_cov: float = math.nan
+    cov: float = math.nan
+    kind: Literal["planned", "windowed"] = "windowed"
+    short_share: float = math.nan
+    longest_share: float = math.nan
+    longest_s: float = math.nan
+    longest_at_s: float = math.nan
+    cov_without_longest: float = math.nan
+    correlations: tuple[float, ...] = ()
+    distance: float = math.nan
+
+
+@dataclass(frozen=True)
+class Evidence:
+    """Evidence of the steady part of a run; ``profile`` is the planned variation taken out of the launch times."""
+
+    gaps: Gaps
+    users: UserTimes
+    facts: Facts
+    steady: SteadyState
+    tick_us: int = 1
+    per_task: float = 1.0
+    population: float = math.nan
+    groups: Sequence[GroupRow] = ()
+    dispersion: list[DispersionRow] = field(default_factory=list)
+    lateness_p99_s: float = math.nan
+    lateness_p50_s: float = math.nan
+    starts: int = 0
+    starts_cov: float = math.nan
+    workers: list[WorkerRow] = field(default_factory=list)
+    profile: scale.Profile | None = None
+
+    @property
+    def closed(self) -> bool:
+        """True if each user waits for its answer before it goes on: as planned, or as the log shows."""
+        if self.facts.model.kind != "unknown":
+            return self.facts.model.kind == "closed"
+        # A log without response times counts as closed: its overlap is NaN.
+        return self.users.users > 0 and not self.users.overlap >= 0.01
+
+    def change(self, figure: HalfFigure) -> tuple[float, float, int]:
+        """Return a relative change between the halves, its standard error and the halves' segments; NaN if unknown."""
+        row = self.steady["changes"].get(figure)
+        if row is None or row["change"] is None or row["standard_error"] is None:
+            return math.nan, math.nan, 0
+        return row["change"], row["standard_error"], row["segments"]
+
+
+def collect(
+    log: LaunchLog, settings: AnalysisSettings, facts: Facts, groups: Sequence[GroupRow] | None = None
+) -> Evidence:
+    """Measure a log in launch order; ``groups`` are its rows by group size if they have been computed already."""
+    users = user_times(log, max_rows=settings.max_user_rows)
+    per_task = facts.model.requests_per_task or users.requests_per_task
+    starts = log.take(np.flatnonzero(task_starts(log))) if users.requests_per_task > 1 else log
+    start_us = facts.run_start_us if facts.run_start_us is not None else int(log.launch_us[0]) if len(log) else 0
+    tick = scale.clock_tick_us(log.launch_us)
+    grain = detrend.grain_us(tick, settings)
+    profile = _launch_profile(facts, log, start_us)
+    times = detrend.flat_times(starts.launch_us, profile, start_us, grain)
+    per_window = detrend.gaps_per_window(times, users.round_trip)
+    late_p50, late_p99 = _lateness_s(log, facts.missed_launches)
+    known = log.users[log.users >= 0]
+    if profile is not None or starts is not log or detrend.per_grain(log.launch_us, grain) >= COARSE or groups is None:
+        groups = _groups(starts, times, users.users, settings, profile, grain)
+    start_cov, start_n = _starts(facts, log, start_us)
+    halves = _half_dispersion(times, users, facts.model)
+    return Evidence(
+        gaps=_gaps(times, starts.launch_us, start_us, per_window, profile is not None),
+        users=users,
+        facts=replace(facts, run_start_us=start_us),
+        tick_us=tick,
+        per_task=per_task,
+        population=float(known.mean()) if len(known) else math.nan,
+        groups=groups,
+        dispersion=_dispersion(times, users, facts.model),
+        steady=steady_state(log, settings, times if starts is log else None, rate_dispersion=halves),
+        lateness_p50_s=late_p50,
+        lateness_p99_s=late_p99,
+        starts=start_n,
+        starts_cov=start_cov,
+        workers=worker_rows(starts, grain, times if profile is None else None),
+        profile=profile,
+    )
+
+
+def _lateness_s(log: LaunchLog, missed: int) -> tuple[float, float]:
+    """Return the median and the 99 % quantile of the lateness in seconds; a missed launch is MISSED_AFTER_S late."""
+    late_us = log.launch_us[log.planned_us >= 0] - log.planned_us[log.planned_us >= 0]
+    total = len(late_us) + missed
+    if not total:
+        return math.nan, math.nan
+    ranks = [-(-total * percent // 100) - 1 for percent in (50, 99)]
+    late_us.partition(np.array([rank for rank in ranks if rank < len(late_us)], dtype=np.intp))
+    p50, p99 = (float(late_us[rank]) / 1e6 if rank < len(late_us) else MISSED_AFTER_S for rank in ranks)
+    return p50, p99
+
+
+def _launch_profile(facts: Facts, log: LaunchLog, start_us: int) -> scale.Profile | None:
+    """Return the expected course of the launches: the planned one, or that of a population that varies by plan."""
+    model = facts.model
+    if facts.planned_profile is not None or facts.arrival_profile is None or not model.poisson_arrivals:
+        return facts.planned_profile
+    end = float(log.launch_us[-1] - start_us) / 1e6 if len(log) else 0.0
+    return detrend.following_launches(facts.arrival_profile, model.session_s or 0.0, end)
+
+
+def _groups(
+    log: LaunchLog, times: Floats, users: int, settings: AnalysisSettings, profile: scale.Profile | None, grain: int
+) -> list[GroupRow]:
+    """Return the CoV by group size on other times than the recorded ones: all users, half of them ... and one."""
+    if not users:
+        return []
+    # A population fills its first slots all day and its last ones at the peak only, so no group follows the plan.
+    following = isinstance(profile, detrend.FollowingLaunches)
+    if following:
+        times = detrend.flat_times(log.launch_us, None, 0, grain)
+    sizes = {math.ceil(users / 2**step) for step in range(users.bit_length() + 1)}
+    rows = group_table(replace(log, launch_us=np.rint(times).astype(np.int64)), settings, sizes=sizes)
+    ranks, _ = user_ranks(log)
+    for row in rows if following else ():
+        own = detrend.flat_times(log.launch_us[(ranks >= 0) & (ranks < row["users"])], None, 0, grain)
+        row["cov"] = scale.local_gaps(np.diff(own), detrend.LOCAL_GAPS)[1]
+    return rows
+
+
+def _gaps(times: Floats, launches: Int64, start_us: int, per_window: int, planned: bool) -> Gaps:
+    n = len(times) - 1
+    if n < 2 or times[-1] <= times[0]:
+        return Gaps(n=max(n, 0))
+    raw = np.diff(launches)
+    longest = int(np.argmax(raw))
+    longest_s, raw_cov = float(raw[longest]) / 1e6, coefficient_of_variation(raw)
+    del raw  # a column of a long run is large: hold one at a time
+    relative = np.diff(times)
+    if planned:
+        relative /= relative.mean()
+        cov = coefficient_of_variation(relative)
+    else:
+        relative, cov = scale.local_gaps(relative, per_window)
+    short_share = float((relative < SHORT_GAP).mean()) / SHORT_GAP_SHARE
+    correlations = tuple(scale.autocorrelation(relative))
+    squares = inner_product(relative, relative)
+    # The order of the gaps no longer matters.
+    relative.sort()
+    top = max(1, math.ceil(LONGEST_SHARE * len(relative)))
+    tail = relative[len(relative) - top :]
+    return Gaps(
+        n=n,
+        rate=n / (float(launches[-1] - launches[0]) / 1e6),
+        raw_cov=raw_cov,
+        cov=cov,
+        kind="planned" if planned else "windowed",
+        short_share=short_share,
+        longest_share=inner_product(tail, tail) / squares if squares else math.nan,
+        longest_s=longest_s,
+        longest_at_s=float(launches[longest] - start_us) / 1e6,
+        cov_without_longest=coefficient_of_variation(relative[: len(relative) - top]),
+        correlations=correlations,
+        distance=scale.exponential_distance(relative),
+    )
+
+
+def _dispersion(times: Floats, users: UserTimes, model: WorkloadModel) -> list[DispersionRow]:
+    span = float(times[-1] - times[0]) / 1e6 if len(times) > 1 else 0.0
+    windows = scale.window_ladder(span)
+    curve, memory = None, _memory(model)
+    if model.kind == "closed" and model.think_time_s is not None and len(users.trips):
+        # Observed round trips, not planned ones: check 8 compares the think times with the plan.
+        curve = scale.renewal_dispersion(windows, users.trips)
+    elif memory and users.round_trip > 0:
+        curve = scale.population_dispersion(windows, 1 / users.round_trip, memory)
+    return scale.dispersion_table(times, windows, curve, memory_s=memory)
+
+
+def _memory(model: WorkloadModel) -> float:
+    """Return the seconds for which a deviation of the number of users lasts."""
+    return model.session_s or 0.0 if model.kind == "open" else 0.0
+
+
+def _half_dispersion(times: Floats, users: UserTimes, model: WorkloadModel) -> float:
+    half = float(times[-1] - times[0]) / 2e6 if len(times) else 0.0
+    if half <= 0 or not users.round_trip > 0:
+        return 1.0
+    return scale.population_dispersion([half], 1 / users.round_trip, _memory(model))[0]
+
+
+def _starts(facts: Facts, log: LaunchLog, start_us: int) -> tuple[float, int]:
+    """Return the CoV of the times between starts of users within the log, and their number."""
+    given = facts.user_starts_us
+    if given is None or not len(log):
+        return math.nan, 0
+    times = np.sort(np.asarray(given, dtype=np.int64))
+    times = times[(times >= log.launch_us[0]) & (times <= log.launch_us[-1])]
+    if len(times) < 3:
+        return math.nan, len(times)
+    if facts.arrival_profile is None:
+        return scale.local_gaps(np.diff(times).astype(np.float64), detrend.LOCAL_GAPS)[1], len(times)
+    flat = scale.rescale_by_profile(times, facts.arrival_profile, start_us)
+    return coefficient_of_variation(np.diff(flat)), len(times)
+
+
+def worker_rows(log: LaunchLog, grain: int, flat: Floats | None = None) -> list[WorkerRow]:
+    """Return the figures of each worker's launches on its own clock.
+
+    ``bunch_ms`` is the mean length of runs of gaps shorter than a tenth of the mean, if they are too frequent for
+    independent launches: offsets of the clocks must be smaller. ``flat`` are the launch times of all workers without
+    the grain of clock and timers, if they are known already.
+    """
+    rows: list[WorkerRow] = []
+    present = np.flatnonzero(count_codes(log.worker, int(log.worker.max(initial=0)) + 1)).tolist()
+    for worker in present:
+        own = flat if len(present) == 1 else None
+        times = detrend.flat_times(log.launch_us[log.worker == worker], None, 0, grain) if own is None else own
+        gaps = np.diff(times)
+        row: WorkerRow = {"worker": worker, "n": len(gaps), "rate": None, "cov": None, "bunch_ms": None}
+        rows.append(row)
+        if len(gaps) < 2 or times[-1] <= times[0]:
+            continue
+        relative, row["cov"] = scale.local_gaps(gaps, detrend.LOCAL_GAPS)
+        short = gaps < SHORT_GAP * gaps.mean()
+        runs = int((short[1:] & ~short[:-1]).sum() + short[0])
+        if (relative < SHORT_GAP).mean() > 1.5 * SHORT_GAP_SHARE and runs:
+            row["bunch_ms"] = float(gaps[short].sum()) / runs / 1e3
+        row["rate"] = 1e6 / float(gaps.mean())
+    return rows

@@ -1,0 +1,1 @@
+"""Ground of every wing: validation, durations, numerics, JSON and supervision of child processes."""

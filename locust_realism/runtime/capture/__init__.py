@@ -1,0 +1,1 @@
+"""Capture of every launch: request listener, transport to the master, files, accounting."""

@@ -1,0 +1,1 @@
+"""Figures of the running test for the tabs, the console and the report."""

@@ -1,0 +1,1 @@
+"""Signals, shutdown and the final report of a run."""

@@ -1,0 +1,1 @@
+"""Waits of a running test and the pacers that release them at a total rate."""

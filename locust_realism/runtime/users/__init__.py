@@ -1,0 +1,1 @@
+"""Users of a running test: sessions, clients, dispatch and precise wake-ups."""

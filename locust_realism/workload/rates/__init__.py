@@ -1,0 +1,1 @@
+"""Arrival-rate profiles: rate, cumulative rate and inverse over time."""

@@ -1,0 +1,1 @@
+"""Arrivals, sessions and populations of users as schedules and as theory."""
