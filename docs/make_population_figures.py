@@ -1,4 +1,4 @@
-"""Run each model of docs/population.md for 100 seconds and draw the users that were there beside those expected.
+"""Run each model of docs/population.md for 100 seconds and draw the users in session beside those expected.
 
 All four run at once in one Locust process, with requests that only sleep. Run: python docs/make_population_figures.py
 """
@@ -8,19 +8,20 @@ from __future__ import annotations
 import random
 import time
 from pathlib import Path
-from typing import Any
 
 import gevent
 import numpy as np
 from locust import User, task
 from locust.env import Environment
+from numpy.typing import NDArray
 
-from locust_realism.runtime.control import attach
-from locust_realism.runtime.population import FinitePopulation, Population, open_arrivals
-from locust_realism.runtime.sessions import SessionRecord, user_sessions
+from locust_realism.common.numerics import Floats
+from locust_realism.runtime.population.control import attach
+from locust_realism.runtime.population.model import FinitePopulation, Population, open_arrivals
+from locust_realism.runtime.users.session import SessionRecord, user_sessions
 from locust_realism.workload.distributions import exponential, lognormal
-from locust_realism.workload.populations import expected_users, poisson_band
-from locust_realism.workload.rates import ConstantRate, SineRate
+from locust_realism.workload.rates.shapes import ConstantRate, SineRate
+from locust_realism.workload.users.concurrency import expected_users, poisson_band
 
 TARGET = Path(__file__).with_name("population")
 BLUE, ORANGE, GREY, BAND = "#2a6fbb", "#d9822b", "#8a8f98", "#dbe3ec"
@@ -32,7 +33,7 @@ SOURCE = FinitePopulation(400, away=exponential(15), session_duration=exponentia
 
 
 class Closed(User):
-    """Locust's own: the pool that -u and -r give."""
+    """Closed pool of -u and -r."""
 
     wait_time = exponential(2)
 
@@ -42,19 +43,19 @@ class Closed(User):
 
 
 class Visitor(Closed):
-    """Arrives with a rate that goes up and down, stays for a while, leaves."""
+    """Open population with a sine of arrivals."""
 
     population = Population(arrivals=DAY, session_duration=STAY, warm_up=WARM_UP)
 
 
 class Person(Closed):
-    """One of 400 who come back again and again."""
+    """One of 400 people who return."""
 
     population = SOURCE
 
 
 class Request(User):
-    """One task, launched by the arrival process."""
+    """User of one task, launched by the arrival process."""
 
     population = open_arrivals(ConstantRate(60))
 
@@ -64,7 +65,7 @@ class Request(User):
 
 
 def run() -> dict[str, list[tuple[float, float]]]:
-    """Start and end of every session by class, in seconds of the run."""
+    """Return start and end of every session by class, in seconds of the run."""
     environment = Environment(user_classes=[Closed, Visitor, Person, Request])
     runner = environment.create_local_runner()
     control = attach(environment)
@@ -82,12 +83,14 @@ def run() -> dict[str, list[tuple[float, float]]]:
     return sessions
 
 
-def users_at(times: Any, sessions: list[tuple[float, float]]) -> Any:
+def users_at(times: Floats, sessions: list[tuple[float, float]]) -> NDArray[np.intp]:
+    """Return the number in session at each time."""
     began, ended = np.sort(np.array(sessions), axis=0).T
     return np.searchsorted(began, times, side="right") - np.searchsorted(ended, times, side="right")
 
 
 def draw(sessions: dict[str, list[tuple[float, float]]]) -> None:
+    """Draw the four models with the expected curve and its band."""
     import matplotlib as mpl
 
     mpl.use("Agg")

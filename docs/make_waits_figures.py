@@ -2,17 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
 
 import matplotlib as mpl
 import numpy as np
 
 mpl.use("Agg")
 from matplotlib import pyplot as plt
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
 
-from locust_realism.workload.arrivals import arrival_times
 from locust_realism.workload.distributions import (
     Distribution,
     constant,
@@ -25,8 +24,9 @@ from locust_realism.workload.distributions import (
     uniform,
     weibull,
 )
-from locust_realism.workload.rate_csv import rate_from_csv
-from locust_realism.workload.rates import ConstantRate, PiecewiseLinearRate, RateProfile, SineRate, StepRate
+from locust_realism.workload.rates.csv_file import rate_from_csv
+from locust_realism.workload.rates.shapes import ConstantRate, PiecewiseLinearRate, RateProfile, SineRate, StepRate
+from locust_realism.workload.users.arrivals import arrival_times
 
 TARGET = Path(__file__).with_name("waits")
 BLUE, ORANGE, GREY = "#2a6fbb", "#d9822b", "#8a8f98"
@@ -34,6 +34,7 @@ HOUR = 3600.0
 
 
 def style() -> None:
+    """Set fonts and lines of all pictures."""
     plt.rcParams.update(
         {
             "font.size": 8,
@@ -47,15 +48,16 @@ def style() -> None:
     )
 
 
-def save(figure: Any, name: str) -> None:
+def save(figure: Figure, name: str) -> None:
+    """Write a picture into docs/waits/."""
     TARGET.mkdir(exist_ok=True)
-    # Without the date and the version of the drawing library the file is the same each time.
+    # No date and no version of the library: the file is the same each time.
     figure.savefig(TARGET / name, metadata={"Software": None}, pil_kwargs={"optimize": True})
     plt.close(figure)
 
 
-def draw_distribution(axes: Any, distribution: Distribution, title: str) -> None:
-    """Histogram of 50,000 draws; the line is the density from the distribution function."""
+def draw_distribution(axes: Axes, distribution: Distribution, title: str) -> None:
+    """Draw a histogram of 50,000 draws with the density, by differences of the distribution function."""
     draws = distribution.sample(np.random.default_rng(1), 50_000)
     edges = np.linspace(0, 40, 81)
     heights = np.histogram(draws, edges)[0] / len(draws) / np.diff(edges)
@@ -71,6 +73,7 @@ def draw_distribution(axes: Any, distribution: Distribution, title: str) -> None
 
 
 def distributions() -> None:
+    """Draw ten distributions with a mean of 10 seconds."""
     rng = np.random.default_rng(5)
     measured = np.concatenate([rng.normal(4, 1, 300).clip(1), rng.normal(18, 4, 200).clip(5)])
     shown: list[tuple[Distribution, str]] = [
@@ -93,8 +96,8 @@ def distributions() -> None:
     save(figure, "distributions.png")
 
 
-def draw_profile(axes: Any, profile: RateProfile, title: str, seed: int) -> None:
-    """The rate over a day; below it one random set of arrivals, counted by the quarter of an hour."""
+def draw_profile(axes: Axes, profile: RateProfile, title: str, seed: int) -> None:
+    """Draw the rate over a day, and random arrivals counted by the quarter of an hour."""
     t = np.linspace(0, 24 * HOUR, 1441)
     times = arrival_times(profile, 24 * HOUR, np.random.default_rng(seed))
     edges = np.linspace(0, 24, 97)
@@ -109,6 +112,7 @@ def draw_profile(axes: Any, profile: RateProfile, title: str, seed: int) -> None
 
 
 def profiles() -> None:
+    """Draw eight profiles over a day."""
     day = [(0, 0.2), (6, 0.3), (9, 1.6), (12, 1.3), (14, 1.7), (18, 0.9), (24, 0.2)]
     table = TARGET / "monday.csv"
     table.write_text("time,rate\n" + "".join(f"{hour:02d}:00,{rate}\n" for hour, rate in day))
@@ -138,7 +142,7 @@ def profiles() -> None:
 
 
 def closed_loop(profile: RateProfile, users: int, duration: float, exact: bool) -> np.ndarray:
-    """Launches of users who wait by the hazard of their share of the profile, or Exp(1/rate now), which is wrong."""
+    """Return launches of users who wait by the hazard of their share of the profile, or Exp(1/rate now): biased."""
     rng = np.random.default_rng(3)
     launches = []
     for _ in range(users):
@@ -151,7 +155,7 @@ def closed_loop(profile: RateProfile, users: int, duration: float, exact: bool) 
 
 
 def pacing() -> None:
-    """What the usual shortcut does to a sine: relative amplitude 0.9, a mean wait of a third of the period."""
+    """Draw the effect of the shortcut on a sine: relative amplitude 0.9, a mean wait of a third of the period."""
     profile = SineRate(min_rate=0.5, max_rate=9.5, period=100)
     duration, users = 1000.0, 167
     figure, grid = plt.subplots(1, 2, figsize=(8.6, 2.6), sharey=True, layout="constrained")
@@ -165,13 +169,14 @@ def pacing() -> None:
         t = np.linspace(0, 100, 401)
         axes.plot(t, profile.rate(t), color=BLUE, lw=1.2)
         share = len(times) / float(profile.cumulative(duration))
-        axes.set_title(f"{title}\n{share:.0%} of the launches that were asked for", loc="left")
+        axes.set_title(f"{title}\n{share:.0%} of the planned launches", loc="left")
         axes.set_xlabel("seconds of the period")
     grid[0].set_ylabel("launches a second")
     save(figure, "pacing.png")
 
 
-def main(_: Sequence[str] = ()) -> None:
+def main() -> None:
+    """Draw all pictures of the page."""
     style()
     distributions()
     profiles()
