@@ -46,6 +46,8 @@ def example(rows: int, users: int = 200, rate: float = 5706.3) -> LaunchLog:
         slot=rng.integers(0, users, rows).astype(np.int32),
         worker=empty,
         users=empty + users,
+        task=np.full(rows, -1),
+        think_us=np.full(rows, -1),
         labels=tuple(Label("", name) for name in NAMES),
         outcomes=LaunchLog.build([0], [0]).outcomes,
     )

@@ -39,7 +39,7 @@ ARTICLE_ROWS = 3_421_980
 
 
 def rows_of(n: int, first_us: int = 1_764_000_000_000_000, seed: int = 1) -> LaunchLog:
-    """Return a worker's rows: 1,000 users, 1,000 launches/s, log-normal response times, planned launches, 20 names."""
+    """Return a worker's rows: 1,000 users, 1,000 tasks/s of one request, log-normal response times, planned launches, 20 names."""
     rng = np.random.default_rng(seed)
     launch = first_us + np.cumsum(rng.exponential(1000, n)).astype(np.int64)
     response = rng.lognormal(10, 1, n).astype(np.int64)
@@ -55,6 +55,8 @@ def rows_of(n: int, first_us: int = 1_764_000_000_000_000, seed: int = 1) -> Lau
         "slot": rng.integers(0, 1000, n).astype(np.int32),
         "worker": np.zeros(n, dtype=np.int32),
         "users": np.full(n, -1, dtype=np.int32),
+        "task": np.arange(n)[order],
+        "think_us": rng.exponential(1e6, n).astype(np.int64),
         "labels": tuple(Label("GET", f"/page/{k}") for k in range(20)),
         "outcomes": (Outcome(False, 200, ""), Outcome(True, 500, "HTTPError('500 Server Error')")),
     }

@@ -27,21 +27,25 @@ if TYPE_CHECKING:
 TextColumn = tuple[Sequence[str], NDArray[np.integer]]
 """Distinct values of a text column, and the index of each row's value among them."""
 
-FORMAT_VERSION = 1
-"""Version of the columns below; readers accept this and every older one."""
+FORMAT_VERSION = 2
+"""Version of the columns below; readers accept this and every older one. Version 1 lacks ``task`` and ``think_us``."""
 
 VERSION_KEY = b"locust_realism.format_version"
 
 _TIMES = ("launch_us", "planned_us", "response_us", "first_byte_us")
-FILE_COLUMNS = (*_TIMES, "size_bytes", "method", "name", "failed", "status", "message", "slot", "worker", "users")
+_TASK = ("task", "think_us")
+FILE_COLUMNS = (
+    *(*_TIMES, "size_bytes", "method", "name", "failed", "status", "message", "slot", "worker", "users"),
+    *_TASK,
+)
 """Columns of our Parquet files: those of the LaunchLog with label and outcome written out."""
 
 _TEXTS = ["method", "name", "message"]
 _DICTIONARY = [*_TEXTS, "status", "worker", "users"]
 
 _ENCODING = {
-    **dict.fromkeys(("launch_us", "planned_us"), "DELTA_BINARY_PACKED"),
-    **dict.fromkeys(("response_us", "first_byte_us", "size_bytes", "slot"), "BYTE_STREAM_SPLIT"),
+    **dict.fromkeys(("launch_us", "planned_us", "task"), "DELTA_BINARY_PACKED"),
+    **dict.fromkeys(("response_us", "first_byte_us", "size_bytes", "slot", "think_us"), "BYTE_STREAM_SPLIT"),
 }
 
 _RANGES = {

@@ -120,6 +120,9 @@ class LaunchLog(Columns):
     - ``slot`` concurrency slot of the user within its worker, reused by the next user, or MISSING
     - ``worker`` index of the worker
     - ``users`` users running in the whole test at the launch, or MISSING
+    - ``task`` number of the user's task, shared by all requests of the task and by no other task of the worker, or
+      MISSING (outside of tasks, and in files without it)
+    - ``think_us`` pause from the end of the user's previous task to the start of this one, or MISSING
 
     >>> log = LaunchLog.build(launch_us=[0, 1500], response_us=[700, 900], names=["home", "buy"], failed=[False, True])
     >>> len(log), log.labels, log.failed.tolist()
@@ -138,6 +141,8 @@ class LaunchLog(Columns):
     slot: Int32
     worker: Int32
     users: Int32
+    task: Int64
+    think_us: Int64
     labels: tuple[Label, ...] = ()
     outcomes: tuple[Outcome, ...] = ()
 
