@@ -52,6 +52,7 @@ class VerdictBounds:
     starts_min: int = 400
     half_amber: float = 0.05
     half_red: float = 0.10
+    min_difference_ms: float = 1.0
     mser_share_amber: float = 0.5
     offset_amber: float = 0.1
     offset_red: float = 1.0

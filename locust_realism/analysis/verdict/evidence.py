@@ -38,6 +38,9 @@ class Facts:
     - ``planned_profile`` planned launches: ``cumulative(t)``, t in seconds since ``run_start_us``
     - ``arrival_profile`` planned starts of users, ``user_starts_us`` actual ones (epoch microseconds)
     - ``health`` of the generator's worst worker: ``cpu_max`` (share of a core), ``loop_lag_p99_ms``
+    - ``blockers`` places in code that blocked the event loop, with their share of the time, largest first
+    - ``others`` other busy processes of the machine, with the cores that they used, largest first
+    - ``pauses`` times in which the whole process stood still: start in seconds of the run, and length in seconds
     - ``missed_launches`` planned launches that found no idle user within a second, which have no rows
     - ``clock_offset_sd_us`` largest standard deviation of a worker's clock offset
     - ``held_us`` instants of full spawn and of the stop request (epoch microseconds, None if still to come); the
@@ -53,6 +56,18 @@ class Facts:
     missed_launches: int = 0
     clock_offset_sd_us: float | None = None
     held_us: tuple[int | None, int | None] | None = None
+    blockers: Sequence[tuple[str, float]] = ()
+    others: Sequence[tuple[str, float]] = ()
+    pauses: Sequence[tuple[float, float]] = ()
+
+
+@dataclass(frozen=True)
+class Stalls:
+    """Repeated pauses of all launches: their number, mean length and mean distance from start to start in seconds."""
+
+    number: int
+    mean_s: float
+    period_s: float
 
 
 @dataclass(frozen=True)
@@ -75,7 +90,13 @@ class Gaps:
 
 @dataclass(frozen=True)
 class Evidence:
-    """Evidence of the steady part of a run; ``profile`` is the planned variation taken out of the launch times."""
+    """Evidence of the steady part of a run; ``profile`` is the planned variation taken out of the launch times.
+
+    - ``short_gap_s`` gaps below it count as short, NaN without launches; ``short_gap_measurable`` is False where it
+      comes near the mean gap, so that the generator cannot make gaps that short
+    - ``stalls`` repeated pauses of all launches, None without
+    - ``judged_note`` sentence on the judged part that a reader needs, empty without one
+    """
 
     gaps: Gaps
     users: UserTimes
@@ -92,6 +113,10 @@ class Evidence:
     starts_cov: float = math.nan
     workers: list[WorkerRow] = field(default_factory=list)
     profile: scale.Profile | None = None
+    short_gap_s: float = math.nan
+    short_gap_measurable: bool = True
+    stalls: Stalls | None = None
+    judged_note: str = ""
 
     @property
     def closed(self) -> bool:
