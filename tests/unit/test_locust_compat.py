@@ -356,7 +356,7 @@ environment.create_local_runner()
 web_ui = environment.create_web_ui("127.0.0.1", 0, delayed_start=True)
 events.init.fire(environment=environment, runner=environment.runner, web_ui=web_ui)
 environment.runner.start(2, 100)
-gevent.sleep(1)
+gevent.sleep(3)  # rows are collected once a second; without _handlers the report may precede the last ones
 environment.runner.quit()
 events.quitting.fire(environment=environment, reverse=True)
 events.quit.fire(exit_code=0)
