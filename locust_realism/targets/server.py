@@ -26,6 +26,7 @@ import gevent.event
 from gevent.pywsgi import WSGIServer
 
 from locust_realism.common.supervisor import announce
+from locust_realism.targets.arrival_log import ArrivalLog, LoggingHandler, stamp_arrivals
 from locust_realism.targets.queues import DISCIPLINES, Stalls
 from locust_realism.targets.running import Full, RunningService
 from locust_realism.targets.service import Cache, Collector, Service
@@ -39,6 +40,9 @@ def add_flags(parser: argparse.ArgumentParser) -> None:
     """Add the options that every target has."""
     parser.add_argument("--host", default="127.0.0.1", help="address to listen on (default: %(default)s)")
     parser.add_argument("--port", type=int, default=0, help="port to listen on (default: a free one)")
+    parser.add_argument(
+        "--log", type=Path, metavar="FILE", help="write the arrival of each request there, in us, and its path"
+    )
     parser.add_argument("--service", metavar="JSON", help="the whole service, as Service.to_dict gives it, or a file")
     add = partial(parser.add_argument, action="append", default=[])
     named = "; with STATION= in front, of one station only"
@@ -174,8 +178,11 @@ def filler(size: int) -> bytes:
 class TargetServer(WSGIServer):
     """gevent's server without a log of requests, and without Nagle's delay."""
 
-    def __init__(self, address: tuple[str, int], application: Application, running: RunningService) -> None:
-        super().__init__(address, self._wsgi, log=None, backlog=2048)
+    def __init__(
+        self, address: tuple[str, int], application: Application, running: RunningService, arrivals: ArrivalLog | None
+    ) -> None:
+        handler = None if arrivals is None else partial(LoggingHandler, log=arrivals)
+        super().__init__(address, self._wsgi, log=None, backlog=2048, handler_class=handler)  # type: ignore[arg-type]
         self._answer, self._running = application, running
 
     def handle(self, client_socket: socket.socket, address: str) -> None:
@@ -218,10 +225,13 @@ def serve(
     try:
         running = RunningService(with_flags(service, options))
         application = make_application(running, options)
-    except ValueError as error:
+        arrivals = options.log and ArrivalLog(options.log)
+    except (ValueError, OSError) as error:
         parser.error(str(error))
-    server = TargetServer((options.host, options.port), application, running)
+    server = TargetServer((options.host, options.port), application, running, arrivals)
     server.start()
+    if arrivals:
+        stamp_arrivals(server.socket)
     url = f"http://{options.host}:{server.server_port}"
     stopped = gevent.event.Event()
     for number in (signal.SIGTERM, signal.SIGINT):
@@ -232,3 +242,5 @@ def serve(
     stopped.wait()
     server.stop(timeout=0.2)
     running.stop()
+    if arrivals:
+        arrivals.close()
