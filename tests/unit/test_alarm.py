@@ -1,10 +1,16 @@
-"""Alarm of arrivals: never early, once, at the time of the last setting, without rounding and without open files."""
+"""Alarm and waits: never early, in the order of the due times, without rounding, and nothing left by a killed wait."""
 
 from __future__ import annotations
 
 import ctypes
 import gc
+import math
+import random
+import socket
+import subprocess
+import sys
 import time
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -12,9 +18,11 @@ from typing import Any
 import gevent
 import pytest
 from gevent.event import Event
+from gevent.socket import wait_read
 
+from locust_realism.runtime.locust_compat import native_sleep
 from locust_realism.runtime.users import alarm
-from locust_realism.runtime.users.alarm import Alarm
+from locust_realism.runtime.users.alarm import Alarm, Timers
 
 FILES = Path("/proc/self/fd")
 LONG_S = 10.0
@@ -131,3 +139,219 @@ def test_it_leaves_no_file_open(kind: str) -> None:
     while len(list(FILES.iterdir())) > before and time.monotonic() < deadline:
         gevent.sleep(0.01)  # patched by gevent, os.close() closes in a later turn of the loop
     assert len(list(FILES.iterdir())) <= before
+
+
+# Waits of many greenlets on one alarm ---------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def timers(kind: str) -> Iterator[Timers]:
+    """The event loop's timers, without those of other tests."""
+    hub = vars(gevent.get_hub())
+    others, made = hub.pop(alarm._KEY, None), list(alarm._made)
+    alarm._made.clear()
+    fresh = alarm.timers()
+    yield fresh
+    assert len(fresh) == 0, "a wait is left"
+    fresh.alarm.close()
+    del hub[alarm._KEY]
+    alarm._made[:] = made
+    if others is not None:
+        hub[alarm._KEY] = others
+
+
+def start(work: Callable[..., object], *arguments: Any) -> Any:
+    """Start a greenlet and let it run until it waits."""
+    greenlet = gevent.spawn(work, *arguments)
+    gevent.sleep(0)
+    return greenlet
+
+
+def test_waits_end_in_the_order_of_their_due_times_and_never_early(timers: Timers) -> None:
+    began, woken = time.perf_counter(), []
+    dues = [began + 0.02 + 1e-4 * k for k in range(200)]
+
+    def until(due: float) -> None:
+        alarm.sleep_until(due)
+        woken.append((due, time.perf_counter()))
+
+    gevent.joinall([start(until, due) for due in random.Random(1).sample(dues, len(dues))], raise_error=True)
+    assert [due for due, _ in woken] == dues
+    assert min(at - due for due, at in woken) >= 0
+
+
+def test_waits_of_one_time_end_together_in_the_order_of_their_begin(timers: Timers) -> None:
+    due, woken, turns = time.perf_counter() + 0.02, [], LoopTurns()
+
+    def until(number: int) -> None:
+        alarm.sleep_until(due)
+        woken.append((number, turns.count))
+
+    gevent.joinall([start(until, number) for number in range(300)], raise_error=True)
+    turns.close()
+    assert [number for number, _ in woken] == list(range(300))
+    assert len({turn for _, turn in woken}) == 1
+
+
+def test_a_sleep_lasts_as_long_as_that_of_gevent(timers: Timers) -> None:
+    for seconds in (0.02, 1e-5):
+        began = time.perf_counter()
+        alarm.sleep(seconds)
+        assert time.perf_counter() - began >= seconds
+    others = start(alarm.sleep, 0)
+    alarm.sleep(0)  # lets the others run
+    assert others.dead
+    alarm.sleep_until(-1.0)
+    alarm.sleep(-1.0)
+    with pytest.raises(TypeError):
+        alarm.sleep("1")  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("forever", [math.inf, 1e300, 1e9])
+def test_a_wait_without_end_does_not_keep_others_from_ending(timers: Timers, forever: float) -> None:
+    endless = start(alarm.sleep, forever)
+    alarm.sleep(0.01)
+    assert not endless.dead
+    endless.kill()
+
+
+def test_killed_and_timed_out_waits_leave_the_heap(timers: Timers) -> None:
+    first, last = start(alarm.sleep, 0.01), start(alarm.sleep, 0.03)
+    with pytest.raises(gevent.Timeout), gevent.Timeout(0.001):
+        alarm.sleep(3600)
+    first.kill()
+    assert len(timers) <= 2, "that of the last, and at most one that has ended"
+    last.join(LONG_S)
+    assert last.successful()
+    assert list(timers.lateness)[1:] == [], "only the last was woken"
+
+
+def ended_before(timers: Timers, ended: int) -> int:
+    """Return the largest heap while ten greenlets wait and so many others are killed."""
+    staying, largest = [start(alarm.sleep, 3600 + k) for k in range(10)], 0
+    for k in range(ended):
+        start(alarm.sleep, 1800 + k % 7).kill()
+        largest = max(largest, len(timers))
+    gevent.killall(staying)
+    return largest
+
+
+def test_the_heap_stays_small_however_many_waits_are_killed(timers: Timers, monkeypatch: pytest.MonkeyPatch) -> None:
+    assert ended_before(timers, 2000) <= 2 * 11
+    assert timers.alarm._watcher is None or not timers.alarm._watcher.ref, "nothing to wait for"
+    monkeypatch.setattr(timers, "_compact", lambda: None)  # negative control
+    assert ended_before(timers, 2000) > 2000
+    monkeypatch.undo()
+    timers._compact()
+
+
+def test_an_event_ends_a_wait_before_its_time(timers: Timers) -> None:
+    event, answers = Event(), []
+    waits = [start(lambda until: answers.append(alarm.wait(event, until)), until) for until in (1e8, math.inf)]
+    assert len(timers) == 1
+    event.set()
+    gevent.joinall(waits, LONG_S, raise_error=True)
+    assert answers == [True, True]
+    assert alarm.wait(event, -math.inf), "it is set"
+
+
+def test_a_wait_for_an_event_ends_at_its_time(timers: Timers) -> None:
+    event, until = Event(), time.perf_counter() + 0.02
+    assert not alarm.wait(event, until)
+    assert time.perf_counter() >= until
+    assert not alarm.wait(event, until), "past"
+    assert event.linkcount() == 0
+
+
+def test_sockets_have_their_turn_while_waits_are_always_due(timers: Timers) -> None:
+    here, there = socket.socketpair()
+    reader, rounds = start(wait_read, here.fileno()), 0
+    there.send(b"x")
+    while not reader.dead and rounds < 50_000:
+        alarm.sleep(1e-9)
+        rounds += 1
+    here.close()
+    there.close()
+    assert reader.successful()
+
+
+class LoopTurns:
+    """Number of turns of the event loop."""
+
+    def __init__(self) -> None:
+        self.count = 0
+        self._watcher = gevent.get_hub().loop.prepare()
+        self._watcher.start(self._add)
+
+    def _add(self) -> None:
+        self.count += 1
+
+    def close(self) -> None:
+        self._watcher.stop()
+        self._watcher.close()
+
+
+def turns_of_a_millisecond(sleep: Callable[[float], object]) -> int:
+    """Return the number of loop turns in which 20 greenlets, due at steps of 50 us, were woken."""
+    turns, woken, begin = LoopTurns(), set(), time.perf_counter() + 0.005
+
+    def until(due: float) -> None:
+        sleep(due - time.perf_counter())
+        woken.add(turns.count)
+
+    gevent.joinall([gevent.spawn(until, begin + 5e-5 * k) for k in range(20)], raise_error=True)
+    turns.close()
+    return len(woken)
+
+
+def test_waits_within_a_millisecond_end_one_by_one_which_those_of_gevent_do_not() -> None:
+    if alarm._libc is None:
+        pytest.skip("no timer file descriptors here")
+    # A busy machine makes lumps of both; gevent's loop, which waits in whole milliseconds, has three turns at most.
+    assert max(turns_of_a_millisecond(alarm.sleep) for _ in range(30)) >= 7
+    assert sorted(turns_of_a_millisecond(gevent.sleep) for _ in range(15))[7] <= 3
+
+
+def test_lateness_is_that_of_the_wakes_since_the_last_call(timers: Timers) -> None:
+    assert all(map(math.isnan, alarm.take_lateness()))
+    timers.lateness.extend(k * 1e-6 for k in (9, 1, 10, 2, 8, 3, 7, 4, 6, 5))
+    assert alarm.take_lateness() == pytest.approx((5, 9))
+    assert all(map(math.isnan, alarm.take_lateness()))
+    waits = [start(alarm.sleep, 0.005) for _ in range(600)]
+    native_sleep(0.05)  # code that blocks the loop
+    gevent.joinall(waits)
+    assert len(timers.lateness) == 512
+    median, high = alarm.take_lateness()
+    assert 0.04e6 <= median <= high
+
+
+def test_the_grain_is_that_of_the_timer(timers: Timers, kind: str) -> None:
+    assert alarm.grain() == (0.001 if kind == "timer of gevent" else 0.0)
+
+
+FORK = """
+import gevent, os, sys, time
+from locust_realism.runtime.users import alarm
+if sys.argv[1] == "timer of gevent":
+    alarm._libc = None
+began = time.perf_counter()
+sleeper = gevent.spawn(alarm.sleep, 0.3)
+gevent.sleep(0.01)
+child = gevent.fork()
+for k in range(20):
+    alarm.sleep_until(began + 0.05 + 0.02 * k)
+sleeper.join(5)
+assert sleeper.successful() and time.perf_counter() - began >= 0.3
+gevent.wait()  # returns, as nothing is left to wait for
+if child:
+    assert os.waitpid(child, 0)[1] == 0, "the child"
+print("done", len(alarm.timers()))
+"""
+
+
+def test_a_forked_child_has_an_alarm_of_its_own(kind: str) -> None:
+    done = subprocess.run(
+        [sys.executable, "-c", FORK, kind], capture_output=True, text=True, timeout=60, check=False
+    )  # fmt: skip
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.split() == ["done", "0"] * 2, done.stderr

@@ -21,6 +21,7 @@ from locust.runners import MasterRunner, WorkerRunner
 from locust_realism.runtime.coordination.plan import Plan, ensure_plan
 from locust_realism.runtime.coordination.randomness import run_streams
 from locust_realism.runtime.locust_compat import PerEnvironment
+from locust_realism.runtime.users import alarm
 from locust_realism.runtime.users.session import session_of
 from locust_realism.runtime.wire import PACED, wire_of
 from locust_realism.workload.distributions import uniform
@@ -182,11 +183,7 @@ class TotalPacer(Pacer):
         while True:
             self._changed.clear()
             self._release(self._queue.advance(self._planner.elapsed()))
-            left = self._queue.next_time() - self._planner.elapsed()
-            if left > 0:
-                self._changed.wait(None if left == math.inf else left)
-            else:  # launches are due faster than they are released: let users run
-                gevent.sleep(0)
+            alarm.wait(self._changed, self._planner.time_of(self._queue.next_time()))
 
     def _next_launch(self, user: User) -> float:
         turn = _Turn()
@@ -198,7 +195,7 @@ class TotalPacer(Pacer):
         queue, session = self._queue, session_of(user)
         ends = math.inf if session is None else session.leave_at()
         try:
-            turn.event.wait(None if ends == math.inf else max(0.0, ends - time.perf_counter()))
+            alarm.wait(turn.event, ends)
         except BaseException:  # Locust stops the user
             queue.leave(turn)
             if turn.planned is not None:
@@ -252,11 +249,10 @@ class UserPacer(Pacer):
             if left <= 0:
                 return launches.launch(now, waited)
             waited = True
-            stays = math.inf if session is None else session.leave_at() - time.perf_counter()
-            if stays <= 0 and session is not None:
+            ends = math.inf if session is None else session.leave_at()
+            if session is not None and ends <= time.perf_counter():
                 session.leave(user)
-            shortest = min(left, stays)
-            self._changed.wait(None if shortest == math.inf else max(0.0, shortest))
+            alarm.wait(self._changed, min(ends, time.perf_counter() + left))
 
 
 _REPORTED: PerEnvironment[dict[str, dict[str, dict[str, int]]]] = PerEnvironment(

@@ -26,7 +26,7 @@ from locust_realism.runtime.coordination.plan import declare, on_init
 from locust_realism.runtime.coordination.randomness import connect
 from locust_realism.runtime.locust_compat import replace
 from locust_realism.runtime.pacing.pacers import PacedSettings, pacer_of, report_counts
-from locust_realism.runtime.users.session import session_of
+from locust_realism.runtime.users.session import session_of, sleep_on_time
 from locust_realism.workload.distributions import Distribution, constant
 from locust_realism.workload.distributions.streams import stream
 from locust_realism.workload.rates.shapes import RateProfile, SineRate
@@ -99,6 +99,7 @@ def paced(
     wait = PacedWait(name, profile, scope, extra_wait, day_start, positive("compression", compression), seed)
     declare(wait.name, lambda: wait.profile_at(datetime.now(UTC)).to_dict())
     connect()
+    sleep_on_time()
     on_init(report_counts)
     _wait_before_first_tasks()
     return wait

@@ -9,7 +9,6 @@ from __future__ import annotations
 import math
 import time
 from collections.abc import Callable, Iterable, Sequence
-from contextlib import closing
 from dataclasses import dataclass, field
 from http.cookiejar import Cookie
 from itertools import repeat
@@ -24,7 +23,7 @@ from locust.env import Environment
 from locust_realism.runtime.coordination.plan import Plan, Planner, ensure_plan
 from locust_realism.runtime.population.model import Population, Settings, population_of
 from locust_realism.runtime.population.stats import Census
-from locust_realism.runtime.users.alarm import Alarm
+from locust_realism.runtime.users import alarm
 from locust_realism.runtime.users.clients import close_client, cookie_jar, pack, unpack
 from locust_realism.runtime.users.session import SessionRecord, session_of
 from locust_realism.workload.distributions.base import Distribution
@@ -104,25 +103,22 @@ class Generation(Generic[S]):
 
     def run(self) -> None:
         """Start users until the test stops; none may start after Locust has counted the users to stop."""
-        with closing(Alarm(self._wake.set)) as alarm:
-            while self.running:
-                due = self.schedule.due()
-                at = None if due == math.inf else self.planner.time_of(due)
-                late = -math.inf if at is None else time.perf_counter() - at
-                if late < 0:
-                    alarm.set(at)
-                    self._wake.wait()
-                    self._wake.clear()
-                    continue  # to check again that the test is running
-                entry = self.schedule.take()
-                if late <= MISSED_AFTER_S:
-                    self._arrive(entry, late)
-                else:
-                    self.census.missed += 1
-                    self.refused(entry)
-                    if self.census.missed % _DROPS_PER_TURN:
-                        continue
-                gevent.sleep(0)  # users run even if the next one is due too
+        while self.running:
+            at = self.planner.time_of(self.schedule.due())
+            late = time.perf_counter() - at
+            if late < 0:
+                alarm.wait(self._wake, at)
+                self._wake.clear()
+                continue  # to check again that the test is running
+            entry = self.schedule.take()
+            if late <= MISSED_AFTER_S:
+                self._arrive(entry, late)
+            else:
+                self.census.missed += 1
+                self.refused(entry)
+                if self.census.missed % _DROPS_PER_TURN:
+                    continue
+            gevent.sleep(0)  # users run even if the next one is due too
 
     def _arrive(self, entry: Entry, late: float) -> None:
         if self.census.active >= self.limit:

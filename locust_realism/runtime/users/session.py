@@ -5,7 +5,8 @@
 - ``User.start`` opens a :class:`Session` with the smallest free slot of its Environment and emits a
   :class:`SessionRecord` when the user's greenlet ends, however it ends;
 - ``TaskSet.execute_next_task`` counts tasks, marks the user as inside one, and starts none once the session is over;
-- ``TaskSet.wait`` and ``TaskSet._sleep`` end a session that is over between two tasks, after sleeping what is left.
+- ``TaskSet.wait`` and ``TaskSet._sleep`` end a session that is over between two tasks, after sleeping what is left;
+  the latter wakes users by the process's alarm instead of gevent's timers.
 
 gevent does not copy context variables to a new greenlet. The session travels in ``spawn_tree_locals``, the dictionary
 that every greenlet, timer and patched thread takes over from its parent (gevent >= 1.3), so that a request of a user's
@@ -42,6 +43,7 @@ from locust_realism.runtime.locust_compat import (
     replace,
     user_state,
 )
+from locust_realism.runtime.users import alarm
 
 logger = logging.getLogger(__name__)
 
@@ -181,6 +183,11 @@ def hook_user_start() -> None:
     replace("User.start", _start_with_session)
     replace("TaskSet.execute_next_task", _execute_in_session)
     replace("TaskSet.wait", _wait_in_session)
+    sleep_on_time()
+
+
+def sleep_on_time() -> None:
+    """Wake every user by the alarm from now on, with a session or without; a second call changes nothing."""
     replace("TaskSet._sleep", _sleep_in_session)
 
 
@@ -254,13 +261,14 @@ def _wait_in_session(wait: Callable[[TaskSet], None]) -> Callable[[TaskSet], Non
 
 def _sleep_in_session(sleep: Callable[[TaskSet, float], None]) -> Callable[[TaskSet, float], None]:
     def sleep_in_session(self: TaskSet, seconds: float) -> None:
+        """Sleep to the precision of the alarm, where Locust's own ``sleep`` rounds up to whole milliseconds."""
         session: Session | None = self.user.__dict__.get(_USER_KEY)
         if session is not None and (session.ends_at < NEVER or session.tasks_left < NEVER):
             left = session.leave_at() - time.perf_counter()
             if left <= seconds:
-                sleep(self, max(0.0, left))
+                alarm.sleep(max(0.0, left))
                 session.leave(self.user)
-        sleep(self, seconds)
+        alarm.sleep(seconds)
 
     return sleep_in_session
 
