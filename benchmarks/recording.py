@@ -39,23 +39,22 @@ ARTICLE_ROWS = 3_421_980
 
 
 def rows_of(n: int, first_us: int = 1_764_000_000_000_000, seed: int = 1) -> LaunchLog:
-    """Return a worker's rows: 1,000 users, 1,000 tasks/s of one request, log-normal response times, planned launches, 20 names."""
+    """Return rows of 1,000 users: 1,000 tasks/s of a request, log-normal responses, planned launches, 20 names."""
     rng = np.random.default_rng(seed)
     launch = first_us + np.cumsum(rng.exponential(1000, n)).astype(np.int64)
     response = rng.lognormal(10, 1, n).astype(np.int64)
-    order = np.argsort(launch + response)
     columns: dict[str, Any] = {
-        "launch_us": launch[order],
-        "planned_us": launch[order] - rng.exponential(600, n).astype(np.int64),
-        "response_us": response[order],
-        "first_byte_us": np.maximum(response[order] - rng.integers(0, 500, n), 0),
+        "launch_us": launch,
+        "planned_us": launch - rng.exponential(600, n).astype(np.int64),
+        "response_us": response,
+        "first_byte_us": np.maximum(response - rng.integers(0, 500, n), 0),
         "size_bytes": rng.choice([512, 10_240, 100_000], n),
         "label": rng.integers(0, 20, n).astype(np.int32),
         "outcome": (rng.random(n) < 0.01).astype(np.int32),
         "slot": rng.integers(0, 1000, n).astype(np.int32),
         "worker": np.zeros(n, dtype=np.int32),
         "users": np.full(n, -1, dtype=np.int32),
-        "task": np.arange(n)[order],
+        "task": np.arange(n),
         "think_us": rng.exponential(1e6, n).astype(np.int64),
         "labels": tuple(Label("GET", f"/page/{k}") for k in range(20)),
         "outcomes": (Outcome(False, 200, ""), Outcome(True, 500, "HTTPError('500 Server Error')")),

@@ -241,7 +241,7 @@ def unpack_table(block: bytes, *, max_bytes: int | None = None) -> pa.Table:
         name, dtype = field.name, str(field.type)
         if column.null_count:
             raise ValueError(f"{name} has {column.null_count} nulls, expected none")
-        if dtype not in _RANGES:
+        if dtype not in _RANGES or (dtype == "double" and name in FILE_COLUMNS):
             raise ValueError(f"{name} is of type {dtype}, expected one of {sorted(_RANGES)}")
         if (bounds := _RANGES[dtype]) and name != "status":
             _check_range(name, column_values(table, name, np.int64), *bounds)

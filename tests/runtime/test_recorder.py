@@ -18,6 +18,7 @@ from locust_realism.recording.launches import MISSING, Label, Outcome
 from locust_realism.runtime.capture import recorder as recorder_module
 from locust_realism.runtime.capture.recorder import Recorder
 from locust_realism.runtime.coordination.clock import Clock
+from locust_realism.runtime.users.session import NO_TASK
 
 
 @pytest.fixture
@@ -74,7 +75,7 @@ def test_a_request_without_response_time_is_a_row(environment: Environment, reco
 
 
 def test_a_row_has_the_users_slot_and_the_first_one_the_planned_launch(environment: Environment) -> None:
-    session = SimpleNamespace(slot=7, planned=time.perf_counter())
+    session = SimpleNamespace(slot=7, planned=time.perf_counter(), task=NO_TASK)
     recorder = Recorder(Clock(), session_of=lambda: session)
     environment.events.request.add_listener(recorder.listener)
     planned_us = recorder.clock.axis_us(session.planned)
@@ -84,6 +85,7 @@ def test_a_row_has_the_users_slot_and_the_first_one_the_planned_launch(environme
     assert log.slot.tolist() == [7, 7]
     assert log.planned_us.tolist() == [planned_us, MISSING]
     assert session.planned is None
+    assert log.task.tolist() == log.think_us.tolist() == [MISSING, MISSING]
 
 
 @pytest.mark.parametrize(
@@ -117,7 +119,7 @@ def test_impossible_figures_of_a_client_are_missing_and_the_master_takes_the_row
     """A block with a value that no recorder writes would be refused whole."""
     huge = SimpleNamespace(status_code=10**12)
     fire(environment, response_time=response_time, response_length=-7, response=huge, start_time=1e300)
-    fire(environment, response_time=2.0)
+    fire(environment, response_time=2.0, start_time=time.time())
     log = unpack(pack(recorder.take().build()), max_bytes=1 << 20)
     assert log.response_us.tolist() == [MISSING, 2000]
     assert log.size_bytes.tolist() == [MISSING, 10]
@@ -170,12 +172,14 @@ def test_time_to_first_byte_comes_from_requests(environment: Environment, record
     assert recorder.take().build().first_byte_us.tolist() == [3250, MISSING, MISSING]
 
 
-def test_many_rows_keep_their_order_and_columns(environment: Environment, recorder: Recorder) -> None:
+def test_rows_are_by_launch_time_each_with_its_own_columns(environment: Environment, recorder: Recorder) -> None:
     rng = np.random.default_rng(3)
+    launches = time.time() + rng.permutation(5000) * 1e-3
     times = rng.exponential(100, 5000).round(3)
-    for k, response_time in enumerate(times.tolist()):
-        fire(environment, name=f"n{k % 7}", response_time=response_time, response_length=k)
-    log = recorder.take().build()
-    assert log.size_bytes.tolist() == list(range(5000))
-    assert log.response_us.tolist() == np.rint(times * 1000).astype(int).tolist()
-    assert [log.labels[k].name for k in log.label] == [f"n{k % 7}" for k in range(5000)]
+    for k, (launch, response_time) in enumerate(zip(launches.tolist(), times.tolist(), strict=True)):
+        fire(environment, start_time=launch, name=f"n{k % 7}", response_time=response_time, response_length=k)
+    log, order = recorder.take().build(), np.argsort(launches)
+    assert np.diff(log.launch_us).tolist() == pytest.approx([1000] * 4999, abs=2)
+    assert log.size_bytes.tolist() == order.tolist()
+    assert log.response_us.tolist() == np.rint(times[order] * 1000).astype(int).tolist()
+    assert [log.labels[k].name for k in log.label] == [f"n{k % 7}" for k in order]

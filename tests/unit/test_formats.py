@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
 import pyarrow.parquet as pq
 import pytest
 
+from locust_realism.recording.columns import VERSION_KEY, to_table
 from locust_realism.recording.formats import open_launches, read_launches, recognise, write_launches
 from locust_realism.recording.launches import MISSING, ROW_DTYPES, Label, LaunchLog, Outcome
 
@@ -41,6 +43,8 @@ def log() -> LaunchLog:
             "slot": np.array([0, 1, 2, -1, 0, 1], dtype=np.int32),
             "worker": np.array([0, 0, 1, 1, 2, 2], dtype=np.int32),
             "users": np.array([-1, 3, 3, 3, 3, 3], dtype=np.int32),
+            "task": np.array([-1, 7, 7, 2**52 - 1, 0, 8]),
+            "think_us": np.array([-1, -1, -1, 0, 5, 10**12]),
             "label": np.array([0, 1, 2, 0, 1, 2], dtype=np.int32),
             "outcome": np.array([0, 1, 2, 0, 1, 2], dtype=np.int32),
             "labels": (Label("GET", "/a,b"), Label("", '=cmd("x")\nnext'), Label("PUT", "Größe ☃")),
@@ -58,8 +62,8 @@ class TestJtl:
         file.write_text(f"{HEADLESS_LINE}\n1331859607193,153,Other,500,Oops,Thread Group 1-10,text,false,16839,149\n")
         log = read_launches(file)
         assert written_out(log) == [
-            (1331859604094000, -1, 71000, 25000, 141994, 0, 0, -1, ("", "012_Home_jpg"), (False, 200, "")),
-            (1331859607193000, -1, 153000, 149000, 16839, 1, 0, -1, ("", "Other"), (True, 500, "Oops")),
+            (1331859604094000, -1, 71000, 25000, 141994, 0, 0, -1, -1, -1, ("", "012_Home_jpg"), (False, 200, "")),
+            (1331859607193000, -1, 153000, 149000, 16839, 1, 0, -1, -1, -1, ("", "Other"), (True, 500, "Oops")),
         ]
 
     def test_header_in_any_order_with_other_columns_and_delimiter(self, file: Path) -> None:
@@ -166,7 +170,7 @@ class TestLocustCsv:
         writer.close()
         log = read_launches(file)
         assert written_out(log) == [
-            (1_700_000_000_000_000, -1, 1500, -1, 7, -1, 0, -1, ("GET", 'a "b", c'), (False, MISSING, ""))
+            (1_700_000_000_000_000, -1, 1500, -1, 7, -1, 0, -1, -1, -1, ("GET", 'a "b", c'), (False, MISSING, ""))
         ]
 
 
@@ -177,6 +181,15 @@ class TestOwn:
         write_launches(log, path)
         assert recognise(path) == suffix[1:]
         assert written_out(read_launches(path)) == written_out(log)
+
+    def test_files_of_format_1_have_no_tasks(self, file: Path, log: LaunchLog) -> None:
+        table = to_table(log).drop_columns(["task", "think_us"]).replace_schema_metadata({VERSION_KEY: b"1"})
+        pq.write_table(table, file)
+        missing = np.full(len(log), MISSING)
+        assert written_out(read_launches(file)) == written_out(replace(log, task=missing, think_us=missing))
+        file.write_text("launch_us,response_us,name,users\n5,2,home,3\n")
+        found = read_launches(file)
+        assert [column.tolist() for column in (found.users, found.task, found.think_us)] == [[3], [MISSING], [MISSING]]
 
     @pytest.mark.parametrize("suffix", [".parquet", ".csv", ".jtl"])
     def test_a_log_without_rows(self, file: Path, suffix: str) -> None:

@@ -9,19 +9,22 @@ import time
 from pathlib import Path
 
 import numpy as np
+import pyarrow.parquet as pq
 import pytest
 
 from locust_realism.recording import spool as spool_module
-from locust_realism.recording.columns import pack
+from locust_realism.recording.columns import VERSION_KEY, pack, read_table
 from locust_realism.recording.formats import open_launches, read_launches
-from locust_realism.recording.launches import LaunchLog
+from locust_realism.recording.launches import MISSING, LaunchLog
 from locust_realism.recording.merge import merge_recordings
 from locust_realism.recording.reading import held_us, part_files, read_info
 from locust_realism.recording.spool import MERGE_AT, Spool, merge_files, write_info
 
 
 def block(first: int, n: int, worker: int = 0) -> LaunchLog:
-    return LaunchLog.build(np.arange(first, first + n), 5, names=f"page {first % 3}", worker=worker)
+    launch = np.arange(first, first + n)
+    name = f"page {first % 3}"
+    return LaunchLog.build(launch, 5, names=name, worker=worker, task=launch // 2, think_us=launch + 7)
 
 
 def filled(directory: Path, parts: int, rows: int = 3) -> Spool:
@@ -182,6 +185,19 @@ class TestMerge:
         expected = [*range(10), *range(1000, 1011), *range(2000, 2012)]
         assert log.launch_us.tolist() == expected
         assert log.worker.tolist() == [0] * 10 + [1] * 11 + [2] * 12
+        assert log.task.tolist() == [launch // 2 for launch in expected]
+        assert log.think_us.tolist() == [launch + 7 for launch in expected]
+
+    def test_a_worker_of_the_format_without_tasks_is_merged_with_the_others(self, tmp_path: Path) -> None:
+        old, new = self.worker(tmp_path / "old", 0, 5), self.worker(tmp_path / "new", 1, 5)
+        parts = part_files(old)
+        for path in parts:
+            table = read_table(str(path)).drop_columns(["task", "think_us"])
+            pq.write_table(table.replace_schema_metadata({VERSION_KEY: b"1"}), path)
+        log = merge_recordings([new, old]).log
+        assert parts
+        assert log.task.tolist() == [MISSING] * 5 + [launch // 2 for launch in range(1000, 1005)]
+        assert log.think_us.tolist() == [MISSING] * 5 + [launch + 7 for launch in range(1000, 1005)]
 
     def test_a_master_that_died_is_completed_and_nothing_counts_twice(self, tmp_path: Path) -> None:
         master = self.master(tmp_path / "m", {0: 10, 1: 4})  # worker 1 had more on the way

@@ -128,7 +128,9 @@ def test_footer_that_understates_its_pages_is_refused() -> None:
     """Arrow allocates by the page headers, not by the footer."""
     block = bytearray(compressed_text())
     footer = pq.read_metadata(pa.BufferReader(block))
-    column = next(c for k in range(13) if (c := footer.row_group(0).column(k)).path_in_schema == "message")
+    column = next(
+        c for k in range(len(FILE_COLUMNS)) if (c := footer.row_group(0).column(k)).path_in_schema == "message"
+    )
 
     def varint(value: int) -> bytes:
         value, out = value << 1, bytearray()
@@ -149,11 +151,18 @@ def test_footer_that_understates_its_pages_is_refused() -> None:
     ("table", "message"),
     [
         (replaced("launch_us", pa.array(["soon"])), "launch_us is of type"),
-        (replaced("launch_us", pa.array([float("nan")])), "launch_us is in"),
+        (replaced("launch_us", pa.array([float("nan")])), "launch_us is of type double"),
         (replaced("launch_us", pa.array([2**60])), "launch_us is in"),
         (replaced("response_us", pa.array([-2])), "response_us is in"),
         (replaced("users", pa.array([2**31 - 1], pa.int32())), "users is in"),
         (replaced("slot", pa.array([2**40])), "slot is in"),
+        (replaced("task", pa.array([2**52])), "task is in"),
+        (replaced("task", pa.array([-2])), "task is in"),
+        (replaced("task", pa.array([1e18])), "task is of type double"),
+        (replaced("task", pa.array(["first"])), "task is of type"),
+        (replaced("task", pa.array([None], pa.int64())), "task has 1 nulls"),
+        (replaced("think_us", pa.array([2**62])), "think_us is in"),
+        (replaced("think_us", pa.array([float("inf")])), "think_us is of type double"),
         (replaced("name", pa.array([b"\xff"], pa.binary())), "name"),
         (replaced("launch_us", pa.array([0], pa.timestamp("us"))), "launch_us is of type"),
         (to_table(typical_log()).drop_columns(["launch_us"]), "launch_us"),

@@ -19,8 +19,8 @@ from numpy.typing import NDArray
 
 from locust_realism.recording.columns import pack
 from locust_realism.recording.launches import MISSING, Label, LaunchLog, Outcome
-from locust_realism.runtime.coordination.clock import IMPLAUSIBLE_S, Clock
-from locust_realism.runtime.users.session import Session
+from locust_realism.runtime.coordination.clock import IMPLAUSIBLE_S, STEP_S, Clock
+from locust_realism.runtime.users.session import NO_TASK, Session
 
 logger = logging.getLogger(__name__)
 
@@ -41,9 +41,10 @@ MAX_RESPONSE_MS = 1e12
 
 MAX_WHOLE = 2.0**52
 
-COLUMNS = 9
+COLUMNS = 12
 """Doubles a row: start (wall, s), reported (monotonic, s), response (ms), bytes, label, outcome, slot, planned
-(monotonic, s), first byte (ms); NaN where unknown. A double holds integers and the epoch in microseconds exactly."""
+(monotonic, s), first byte (ms), the three figures of the task (NO_TASK); NaN where unknown. A double holds integers
+and the epoch in microseconds exactly."""
 
 _ROW = Struct(f"{COLUMNS}d")
 
@@ -130,8 +131,11 @@ class Recorder:
                 session = session_of()
                 slot: float = MISSING
                 planned = NAN
-                if session is not None:
+                if session is None:
+                    task, began, think = NO_TASK
+                else:
                     slot = session.slot
+                    task, began, think = session.task
                     if session.planned is not None:
                         planned, session.planned = session.planned, None
                 add(
@@ -145,6 +149,9 @@ class Recorder:
                         slot,
                         planned,
                         first_byte,
+                        task,
+                        began,
+                        think,
                     )
                 )
             except Exception as error:  # noqa: BLE001 - a recorder must never stop the load
@@ -205,18 +212,22 @@ class Batch:
         return self._packed
 
     def build(self) -> LaunchLog:
-        """Return the rows with launch times on the process's axis, in integer microseconds."""
+        """Return the rows by launch time, which is on the process's axis, in integer microseconds.
+
+        A request launched before its user's present task began has no task: its greenlet outlived its own.
+        """
         if not len(self):
             return LaunchLog.empty()
         columns, clock = np.frombuffer(self.rows, dtype=np.float64).reshape(-1, COLUMNS), self.recorder.clock
-        start, reported, response, size, label, outcome, slot, planned, first_byte = columns.T
+        start, reported, response, size, label, outcome, slot, planned, first_byte, task, began, think = columns.T
         longest = np.minimum((reported - self.recorder.began + IMPLAUSIBLE_S) * 1e3, MAX_RESPONSE_MS)
         response = np.where((response >= 0) & (response < longest), response, NAN)
         launch, bad = clock.launches(start, reported, response * 1e-3)
         if not self._is_built:
             self.recorder.bad_start_times += int(np.count_nonzero(bad))
             self._is_built = True
-        return LaunchLog.of(
+        of_task = launch >= began + clock.anchor - STEP_S  # by STEP_S wall time may differ from the axis
+        log = LaunchLog.of(
             np.rint(launch * 1e6).astype(np.int64),
             [Label(method, name) for method, name in self.labels],
             self.outcomes,
@@ -227,7 +238,11 @@ class Batch:
             label=label,
             outcome=outcome,
             slot=slot,
+            task=_whole(np.where(of_task, task, NAN), 1.0),
+            think_us=_whole(np.where(of_task, think, NAN), 1e6),
         )
+        # as they were launched: a block's times and tasks then grow, and take half the bytes
+        return log.take(np.argsort(log.launch_us, kind="stable"))
 
 
 def _whole(values: NDArray[np.float64], scale: float) -> NDArray[np.int64]:

@@ -4,7 +4,7 @@
 
 - ``User.start`` opens a :class:`Session` with the smallest free slot of its Environment and emits a
   :class:`SessionRecord` when the user's greenlet ends, however it ends;
-- ``TaskSet.execute_next_task`` counts tasks, marks the user as inside one, and starts none once the session is over;
+- ``TaskSet.execute_next_task`` numbers and times tasks, and starts none once the session is over;
 - ``TaskSet.wait`` and ``TaskSet._sleep`` end a session that is over between two tasks, after sleeping what is left;
   the latter wakes users by the process's alarm instead of gevent's timers.
 
@@ -57,6 +57,11 @@ ENDINGS = (RAN_OUT, STOP_USER, EXCEPTION, STOPPED, KILLED)
 NEVER = math.inf
 """The limit of a session that has none."""
 
+NO_TASK = (math.nan,) * 3
+"""Number of a task in this process, its begin (``perf_counter``), and the seconds since the user's previous task; NaN
+outside of tasks, the pause for a user's first task too."""
+
+_task_numbers = count()
 _NOT_RUNNING = (STATE_CLEANUP, STATE_STOPPING, STATE_STOPPED)
 _TREE_KEY = "locust_realism.session"
 _USER_KEY = "_realism_session"
@@ -69,7 +74,7 @@ class Session:
     ``slot`` is the smallest number that no other user of the Environment held when it began. ``ends_at`` (a
     ``perf_counter`` time) and ``tasks_left`` are the limits that the population model sets. ``planned`` is the planned
     launch time of the next task, or None: a wait sets it, the first request after it takes it, and the end of the task
-    clears it.
+    clears it. ``task`` is the present task as in :data:`NO_TASK`, ``task_ended`` the end of the previous one.
     """
 
     slot: int
@@ -80,6 +85,8 @@ class Session:
     ends_at: float = NEVER
     tasks_left: float = NEVER
     tasks: int = 0
+    task: tuple[float, float, float] = NO_TASK
+    task_ended: float = math.nan
     between_tasks: bool = False
     leaf_depth: int = 0
     ending: str | None = None
@@ -223,6 +230,10 @@ def _execute_in_session(execute: Callable[[TaskSet], None]) -> Callable[[TaskSet
         leaf = not (isinstance(task, type) and issubclass(task, TaskSet))
         session.between_tasks = False
         session.leaf_depth += leaf
+        outer = session.task
+        if leaf:
+            began = time.perf_counter()
+            session.task = (next(_task_numbers), began, began - session.task_ended)
         try:
             execute(self)
         except BaseException as error:
@@ -232,7 +243,9 @@ def _execute_in_session(execute: Callable[[TaskSet], None]) -> Callable[[TaskSet
                 session.leaf_depth = 0
             raise
         finally:
+            session.task = outer
             if leaf:
+                session.task_ended = time.perf_counter()
                 session.leaf_depth -= 1
                 session.tasks += 1
                 session.tasks_left -= 1
