@@ -38,7 +38,7 @@ import psutil
 
 import locust_realism
 from locust_realism.analysis.settings import DEFAULT_BOUNDS
-from locust_realism.analysis.verdict.dispersion import poisson_band, population_dispersion, renewal_dispersion
+from locust_realism.analysis.verdict.dispersion import poisson_band
 from locust_realism.common import supervisor
 from locust_realism.targets.arrival_log import read_arrivals
 from locust_realism.workload.distributions.text import distribution_from_text
@@ -47,6 +47,8 @@ LOCUSTFILE = Path(__file__).with_name("runs") / "locustfile.py"
 JUDGED_S = 9
 """Seconds of a run after its warm-up."""
 WINDOWS_S = (0.1, 1.0)
+TRIP_S = 0.002
+"""Response time of the server, about."""
 GRACE_S = 3.0
 QUICK = ("--servers", "1000", "--time", "answer=0.0005")
 SLOWER = ("--servers", "1000", "--time", "answer=lognormal(0.005, cov=1)")
@@ -365,13 +367,20 @@ class Truth:
 
 
 def law(run: Run) -> dict[str, float]:
-    """Return the index of dispersion that independent users of this workload have, by window."""
+    """Return the index of dispersion that independent users of this workload have, by window.
+
+    That of a pool is that of one user's trips. Users whose number varies, with the memory S, and who launch at rate r:
+    1 + 2 r S (1 - (1 - exp(-w/S)) / (w/S)).
+    """
     if run.think:
-        trips = distribution_from_text(run.think).sample(np.random.default_rng(1), 100_000) + 0.002
-        curve = renewal_dispersion(WINDOWS_S, trips)
-    else:
-        curve = population_dispersion(WINDOWS_S, *run.session)
-    return {f"{width:g}": value for width, value in zip(WINDOWS_S, curve, strict=True)}
+        trips = distribution_from_text(run.think).sample(np.random.default_rng(1), 200_000) + TRIP_S
+        return Truth.of(np.cumsum(trips)).idc
+    rate, memory = run.session
+    shares = {f"{width:g}": width / memory if memory else 0.0 for width in WINDOWS_S}
+    return {
+        width: 1 + 2 * rate * memory * (1 + math.expm1(-share) / share) if share else 1.0
+        for width, share in shares.items()
+    }
 
 
 def out_of_band(truth: Truth, run: Run) -> list[str]:
