@@ -438,6 +438,8 @@ class Cause(TypedDict):
     check: int
     status: Status
     explanation: str
+    evidence: str
+    remedy: str
     consequences: list[int]
 
 
@@ -457,10 +459,11 @@ class Check(TypedDict):
 
 
 class Verdict(TypedDict):
-    """Verdict on the launch pattern, its causes and its checks, root causes first."""
+    """Verdict on the launch pattern, its causes and its checks, root causes first; ``missing`` are figures in words."""
 
     overall: Status
     sentence: str
+    missing: list[str]
     generator: Status
     feedback: Status
     causes: list[Cause]
@@ -726,7 +729,10 @@ class PopulationDocument(TypedDict):
 
 
 class GeneratorRow(TypedDict):
-    """Health of one process of the generator in the last 30 s: shares of a core and of the machine, bytes, ms."""
+    """Health of one process of the generator in the last 30 s: shares of a core, the machine and the time, bytes, ms.
+
+    A figure that the system does not measure is left out.
+    """
 
     id: str
     state: str
@@ -738,6 +744,13 @@ class GeneratorRow(TypedDict):
     machine_cpu: NotRequired[float]
     memory_bytes: NotRequired[int]
     lag_p99_ms: NotRequired[float]
+    run_wait: NotRequired[float]
+    steal: NotRequired[float]
+    throttled: NotRequired[float]
+    pressure: NotRequired[float]
+    blocked: NotRequired[float]
+    stopped: NotRequired[float]
+    wake_p90_ms: NotRequired[float]
     lateness_p50_ms: NotRequired[float]
     lateness_p95_ms: NotRequired[float]
     lateness_p99_ms: NotRequired[float]
@@ -771,8 +784,9 @@ class TargetUse(TypedDict):
 
 
 GeneratorFigure = Literal[
-    "cpu", "machine_cpu", "lag_p99_ms", "lateness_p99_ms", "lost", "clock_uncertainty_ms", "disk_busy"
-]
+    "cpu", "machine_cpu", "lag_p99_ms", "lateness_p99_ms", "run_wait", "steal", "throttled", "stopped", "lost",
+    "clock_uncertainty_ms", "disk_busy",
+]  # fmt: skip
 """Figure of the generator's health that is graded."""
 
 
@@ -783,6 +797,10 @@ class GeneratorBounds(TypedDict):
     machine_cpu: list[float | None]
     lag_p99_ms: list[float | None]
     lateness_p99_ms: list[float | None]
+    run_wait: list[float | None]
+    steal: list[float | None]
+    throttled: list[float | None]
+    stopped: list[float | None]
     lost: list[float | None]
     clock_uncertainty_ms: list[float | None]
     disk_busy: list[float | None]

@@ -18,7 +18,8 @@ KINDS = ("closed", "open", "unknown")
 class VerdictBounds:
     """Bounds of the checks: green ends at ``_amber``, red begins at ``_red``; docs/verdict.md lists them.
 
-    An effect counts only beyond its bound and more than ``standard_errors`` standard errors from the reference.
+    An effect counts only beyond its bound and more than ``standard_errors`` standard errors from the reference. From
+    ``_cause`` on a figure of the generator's health may be the cause of a disturbed pattern.
     Simulation set the bounds of checks 2, 3, 4, 9 and 11 (benchmarks/calibrate_verdict.py).
     """
 
@@ -35,8 +36,21 @@ class VerdictBounds:
     loop_lag_red_s: float = 0.1
     cpu_amber: float = 0.8
     cpu_red: float = 0.95
+    machine_cause: float = 0.9
+    machine_amber: float = 0.95
+    run_wait_cause: float = 0.1
+    run_wait_amber: float = 0.3
+    steal_cause: float = 0.05
+    steal_amber: float = 0.2
+    throttled_cause: float = 0.05
+    throttled_amber: float = 0.2
+    stopped_cause: float = 0.02
+    stopped_amber: float = 0.1
+    blocked_cause: float = 0.1
     feedback_amber: float = 0.03
     feedback_red: float = 0.08
+    retry_amber: float = 0.03
+    retry_red: float = 0.1
     dispersion_amber: float = 0.25
     dispersion_red: float = 0.5
     group_cov: float = 0.05
@@ -87,7 +101,7 @@ def grade(effect: float, amber: float, red: float, error: float = 0.0) -> Status
 
 
 def generator_bounds(bounds: VerdictBounds = DEFAULT_BOUNDS) -> GeneratorBounds:
-    """Return the bounds [amber, red] of the generator's figures, of which check 4 has the first three.
+    """Return the bounds [amber, red] of the generator's figures; check 4 has all but the last three.
 
     One Python process has one core at most. None stands for a colour that a figure never has.
 
@@ -98,7 +112,11 @@ def generator_bounds(bounds: VerdictBounds = DEFAULT_BOUNDS) -> GeneratorBounds:
         "cpu": [bounds.cpu_amber, bounds.cpu_red],
         "lag_p99_ms": [1e3 * bounds.loop_lag_amber_s, 1e3 * bounds.loop_lag_red_s],
         "lateness_p99_ms": [1e3 * bounds.lateness_amber_s, 1e3 * bounds.lateness_red_s],
-        "machine_cpu": [0.95, 0.95],
+        "machine_cpu": [bounds.machine_amber, None],
+        "run_wait": [bounds.run_wait_amber, None],
+        "steal": [bounds.steal_amber, None],
+        "throttled": [bounds.throttled_amber, None],
+        "stopped": [bounds.stopped_amber, None],
         "lost": [0.0, 0.0],
         "clock_uncertainty_ms": [5.0, None],
         "disk_busy": [0.8, None],
@@ -148,6 +166,7 @@ class WorkloadModel:
     - ``requests_per_task`` requests that follow each other without a think time, None to estimate it
     - ``poisson_arrivals`` true if the arrivals of the population are planned as a Poisson process
     - ``session_s`` mean session duration of a user of the population, in seconds
+    - ``session_quantiles_s`` its quantiles at ``verdict.dispersion.STAY_SHARES``, None for an exponential law
     """
 
     kind: str = "unknown"
@@ -157,6 +176,7 @@ class WorkloadModel:
     requests_per_task: float | None = None
     poisson_arrivals: bool = False
     session_s: float | None = None
+    session_quantiles_s: tuple[float, ...] | None = None
 
     def __post_init__(self) -> None:
         one_of("kind", self.kind, KINDS)
@@ -165,6 +185,11 @@ class WorkloadModel:
         for name in ("think_time_s", "think_time_cov", "session_s"):
             if (value := getattr(self, name)) is not None:
                 not_negative(name, value)
+        if self.session_quantiles_s is not None:
+            given = tuple(not_negative("session_quantiles_s", value) for value in self.session_quantiles_s)
+            if list(given) != sorted(given):
+                raise refusal("session_quantiles_s", "ascending", given)
+            object.__setattr__(self, "session_quantiles_s", given)
         if self.requests_per_task is not None and not self.requests_per_task >= 1:
             raise refusal("requests_per_task", ">= 1", self.requests_per_task)
 

@@ -16,7 +16,6 @@ from locust_realism.analysis.verdict import readings
 from locust_realism.analysis.verdict.detrend import CYCLES
 from locust_realism.analysis.verdict.dispersion import poisson_band
 from locust_realism.analysis.verdict.evidence import SHORT_GAP_SHARE, Evidence, HalfFigure
-from locust_realism.analysis.verdict.readings import NO_READING, Reading
 from locust_realism.common.durations import write_duration
 
 LONGEST_SHARE_POISSON = 0.0318
@@ -29,23 +28,18 @@ MIN_INDEPENDENT = 15
 
 @dataclass(frozen=True)
 class Finding:
-    """Result of one check: its status, the value and its bound, the observation in words and its reading."""
+    """Result of one check: its status, the value and its bound, the observation and its meaning in words."""
 
     status: doc.Status
     value: float | None
     bound: float | list[float] | None
     seen: str
-    reading: Reading = NO_READING
+    meaning: str = ""
 
     @property
     def bad(self) -> bool:
         """True if the check is amber or red."""
         return self.status in (doc.AMBER, doc.RED)
-
-    @property
-    def explanation(self) -> str:
-        """Observation in words; meaning and advice follow if the check is amber or red."""
-        return " ".join(part for part in (self.seen, *self.reading) if part) if self.bad else self.seen
 
 
 CheckFunction = Callable[[Evidence, VerdictBounds], Finding]
@@ -55,8 +49,8 @@ def _no_data(reason: str) -> Finding:
     return Finding(doc.NO_DATA, None, None, reason)
 
 
-def _too_few(n: int, needed: int, noun: str = "gaps between launches") -> Finding:
-    return _no_data(f"Only {n:,} {noun}; it takes {needed:,}.")
+def _too_few(n: int, needed: float, noun: str = "gaps between launches") -> Finding:
+    return _no_data(f"Only {n:,} {noun}; it takes {math.ceil(needed):,}.")
 
 
 _NO_USERS = "The log does not record which user launched which request."
@@ -69,9 +63,7 @@ def launch_cov(e: Evidence, b: VerdictBounds) -> Finding:
         return _too_few(g.n, b.min_gaps)
     status, bound = grade_cov(g.cov, g.n, e, b), [1 - b.cov_amber, high + b.cov_amber]
     if status == doc.NO_DATA:
-        needed = math.ceil((b.standard_errors * high / b.cov_red) ** 2)
-        seen = f"The CoV of {g.n:,} times between launches is {g.cov:.2f}; a verdict takes {needed:,} of them."
-        return Finding(status, g.cov, bound, seen)
+        return _too_few(g.n, (b.standard_errors * high / b.cov_red) ** 2)
     how = "after rescaling by the planned rate" if g.kind == "planned" else "within windows of nearly constant rate"
     reference = "1.00" if high == 1 else f"1.00 to {high:.2f}"
     seen = (
@@ -114,26 +106,37 @@ def pause(e: Evidence, b: VerdictBounds) -> Finding:
         return _too_few(g.n, b.min_gaps_shape)
     error = b.standard_errors * LONGEST_SHARE_SPREAD / math.sqrt(g.n)
     over, amber, red = (share - LONGEST_SHARE_POISSON for share in (g.longest_share, b.pause_amber, b.pause_red))
+    status = grade(over, amber, red, error)
+    if status == doc.NO_DATA:
+        return _too_few(g.n, (b.standard_errors * LONGEST_SHARE_SPREAD / red) ** 2)
     seen = (
         f"The longest gap is {g.longest_s:,.3g} s, at {g.longest_at_s:,.1f} s of the run; the longest 0.1 % of the "
         f"gaps hold {g.longest_share:.0%} of the squared gaps (3 % for independent users)."
     )
-    return Finding(grade(over, amber, red, error), g.longest_share, b.pause_amber, seen, readings.PAUSES)
+    return Finding(status, g.longest_share, b.pause_amber, seen, readings.PAUSES)
 
 
 def short_gaps(e: Evidence, b: VerdictBounds) -> Finding:
-    """Check the share of gaps shorter than a tenth of the mean, over that of independent users."""
+    """Check the share of short gaps, over that of independent users."""
     g = e.gaps
     if g.n < b.min_gaps:
         return _too_few(g.n, b.min_gaps)
-    error = b.standard_errors * math.sqrt((1 / SHORT_GAP_SHARE - 1) / g.n)
+    short = "a tenth of their mean" if math.isnan(e.short_gap_s) else write_duration(e.short_gap_s)
+    if not e.short_gap_measurable:
+        return _no_data(
+            f"Short gaps are not measurable: the generator launches to within {short}, and the mean gap is "
+            f"{write_duration(1 / g.rate)}."
+        )
+    share = SHORT_GAP_SHARE if math.isnan(e.short_gap_s) else -math.expm1(-e.short_gap_s * g.rate)
+    sd = math.sqrt(1 / share - 1)
+    error = b.standard_errors * sd / math.sqrt(g.n)
     if g.short_share >= 1:
         status = grade(g.short_share - 1, b.bunch_amber - 1, b.bunch_red - 1, error)
     else:
         status = doc.AMBER if 1 - g.short_share > max(1 - b.bunch_low, error) else doc.GREEN
-    seen = (
-        f"Gaps shorter than a tenth of their mean are {g.short_share:.2f} times as frequent as among independent users."
-    )
+    if status == doc.NO_DATA:
+        return _too_few(g.n, (b.standard_errors * sd / (b.bunch_red - 1)) ** 2)
+    seen = f"Gaps shorter than {short} are {g.short_share:.2f} times as frequent as among independent users."
     bound = [b.bunch_low, b.bunch_amber]
     return Finding(status, g.short_share, bound, seen, readings.APART if g.short_share < 1 else readings.BATCHES)
 
@@ -142,21 +145,32 @@ _GENERATOR_WORDS: dict[doc.GeneratorFigure, str] = {
     "lateness_p99_ms": "99 % of the launches were at most {:,.1f} ms after their planned time",
     "lag_p99_ms": "in 19 of 20 seconds the event loop woke 99 % of the users at most {:,.1f} ms late",
     "cpu": "the busiest process used {:.0%} of a core",
+    "machine_cpu": "the machine was {:.0%} busy",
+    "run_wait": "the process waited for a CPU {:.0%} of the time",
+    "steal": "the hypervisor took {:.0%} of the machine's CPU time",
+    "throttled": "a limit of the container stopped the process {:.0%} of the time",
+    "stopped": "the process stood still {:.0%} of the time",
 }
+_ALWAYS_SEEN: tuple[doc.GeneratorFigure, ...] = ("lateness_p99_ms", "lag_p99_ms", "cpu")
 
 
 def generator(e: Evidence, b: VerdictBounds) -> Finding:
-    """Check the lateness of launches, the lag of the event loop and the CPU; late and bunched together is red.
+    """Check the lateness of launches, the event loop and what the system measured; late and bunched together is red.
 
     Lag and CPU are the 95th percentiles over the seconds of the worst process (``recording.health``), so that one
-    second of other work on the machine does not count. The worst of the three figures is the value. Missed launches
-    count as late.
+    second of other work on the machine does not count; the shares are means. The worst figure is the value. Missed
+    launches count as late.
     """
     health, bounds = e.facts.health, generator_bounds(b)
     figures: dict[doc.GeneratorFigure, float | None] = {
         "lateness_p99_ms": 1e3 * e.lateness_p99_s,
         "lag_p99_ms": health.get("loop_lag_p99_ms"),
         "cpu": health.get("cpu_max"),
+        "machine_cpu": health.get("machine_cpu"),
+        "run_wait": health.get("run_wait"),
+        "steal": health.get("steal"),
+        "throttled": health.get("throttled"),
+        "stopped": health.get("stopped"),
     }
     known = [(figure, value) for figure, value in figures.items() if value is not None and math.isfinite(value)]
     if not known:
@@ -165,15 +179,23 @@ def generator(e: Evidence, b: VerdictBounds) -> Finding:
     status, figure, value = max(graded, key=lambda found: doc.SEVERITY[found[0]])
     if status == doc.AMBER and short_gaps(e, b).status == doc.RED and e.gaps.short_share > 1:
         status = doc.RED
-    seen = "; ".join(_GENERATOR_WORDS[figure].format(value) for figure, value in known)
+    seen = "; ".join(
+        _GENERATOR_WORDS[each].format(value)
+        for grade_, each, value in graded
+        if each in _ALWAYS_SEEN or grade_ != doc.GREEN
+    )
     if e.facts.missed_launches:
         seen += f"; {e.facts.missed_launches:,} planned launches found no idle user within a second"
     return Finding(status, value, bounds[figure][0], seen[:1].upper() + seen[1:] + ".", readings.OVERLOADED)
 
 
 def feedback(e: Evidence, b: VerdictBounds) -> Finding:
-    """Check R / (R + Z) of a closed workload."""
-    share = e.users.response_share
+    """Check R / (R + Z) of a closed workload, and the share of launches that repeat a failed request at once."""
+    share, again = e.users.response_share, e.retries
+    retried = grade(again, b.retry_amber, b.retry_red)
+    if retried in (doc.AMBER, doc.RED) and not (e.closed and share / b.feedback_amber > again / b.retry_amber):
+        seen = f"Users repeat failed requests at once: {again:.1%} of the launches are such repetitions."
+        return Finding(retried, again, b.retry_amber, seen, readings.RETRIED)
     if not e.users.users:
         return _no_data(_NO_USERS)
     if not e.closed:
@@ -204,10 +226,8 @@ def scales(e: Evidence, b: VerdictBounds) -> Finding:
     reference = f"{worst['model']:.2f} as configured" if modelled else "1 for independent users"
     window = write_duration(worst["window_s"])
     seen = f"Counts in windows of {window} have variance / mean {worst['idc']:.2f} ({reference})."
-    # A pool that starts at once loses the memory of it after some think times, so that the rest may be sound.
-    fixed_pool = e.closed and not e.facts.model.poisson_arrivals
-    reading = readings.EVEN_SCALE if below else readings.WAVES_OF_POOL if fixed_pool else readings.WAVES
-    return Finding(status, _ratio(worst), [1 - b.dispersion_amber, 1 + b.dispersion_amber], seen, reading)
+    meaning = readings.EVEN_SCALE if below else readings.WAVES
+    return Finding(status, _ratio(worst), [1 - b.dispersion_amber, 1 + b.dispersion_amber], seen, meaning)
 
 
 def _ratio(row: doc.DispersionRow) -> float:
@@ -240,7 +260,7 @@ def group_size(e: Evidence, b: VerdictBounds) -> Finding:
             break
         size = group
     if size is None:
-        seen = f"The CoV of the launches of all {users} users is {all_users_cov:.2f}: no group of them is near 1."
+        seen = f"The CoV of the launches of all {users} users together is {all_users_cov:.2f}, off 1."
         status: doc.Status = doc.RED if _off(all_users_cov, high) > b.cov_red else doc.AMBER
         return Finding(status, None, b.group_share_amber * users, seen, readings.FEW_USERS)
     seen = f"Groups of {size} users and more have a CoV within 1 +- {b.group_cov}; there are {users} users."
@@ -258,10 +278,12 @@ def think_time(e: Evidence, b: VerdictBounds) -> Finding:
     status: doc.Status = doc.GREEN if math.isfinite(u.user_cov) else doc.NO_DATA
     value, bound, reading = u.user_cov, b.user_cov_amber, readings.OFF_TARGET
     if target:
-        miss = u.think_mean / target - 1
+        miss, error = u.think_mean / target - 1, b.standard_errors * u.think_se / target
         value, bound = abs(miss), b.think_mean_amber
-        status = grade(value, b.think_mean_amber, b.think_mean_red, b.standard_errors * u.think_se / target)
+        status = grade(value, b.think_mean_amber, b.think_mean_red, error)
         seen += f", {miss:+.1%} from its target of {write_duration(target)}"
+        if status == doc.NO_DATA:
+            seen += f" and known to within {error:.1%} only"
     if math.isfinite(u.user_cov):
         seen += f"; the times between one user's tasks have a CoV of {u.user_cov:.2f}"
         if u.user_cov < b.user_cov_amber and status not in (doc.AMBER, doc.RED):
@@ -281,6 +303,8 @@ def dependence(e: Evidence, b: VerdictBounds) -> Finding:
     by_distance = grade(g.distance, b.distance_amber, b.distance_red, 1.3 * chance)
     by_clock: doc.Status = doc.AMBER if ticks > b.clock_tick_amber else doc.GREEN
     status: doc.Status = max((by_lag, by_distance, by_clock), key=doc.SEVERITY.__getitem__)
+    if status == doc.NO_DATA:
+        return _too_few(g.n, max(b.standard_errors / b.correlation_red, 1.3 / b.distance_red) ** 2)
     seen = (
         f"Neighbouring gaps have a correlation of {lag1:+.3f}; the distribution of the gaps is at a distance of "
         f"{g.distance:.3f} from the exponential."
@@ -317,22 +341,23 @@ def steadiness(e: Evidence, b: VerdictBounds) -> Finding:
     unknown = _no_data("Too few requests to compare the two halves of the run.")
     if not e.steady["enough"]:
         return unknown
-    graded = []
+    graded: list[tuple[doc.Status, float, float, str]] = []
     for key, figure in _HALVES.items():
         change, error, segments = e.change(key)
         # Student's t for the standard error from few segments, by the first term of its expansion.
         k = b.standard_errors + (b.standard_errors**3 + b.standard_errors) / (4 * (2 * segments - 2))
         if math.isfinite(change):
-            graded.append((grade(abs(change), b.half_amber, b.half_red, k * error), change, figure))
+            graded.append((grade(abs(change), b.half_amber, b.half_red, k * error), change, k * error, figure))
     if not graded:
         return unknown
-    status, change, figure = max(graded, key=lambda found: (doc.SEVERITY[found[0]], abs(found[1])))
+    status, change, chance, figure = max(graded, key=lambda found: (doc.SEVERITY[found[0]], abs(found[1])))
     share = e.steady["mser5_share"] or 0.0
     mean, error, _ = e.change("mean")
     drifts = abs(mean) > max(b.half_amber, b.standard_errors * error)
     if status == doc.GREEN and share > b.mser_share_amber and drifts:
         status = doc.AMBER
     seen = f"The {figure} of the second half differs by {change:+.1%} from that of the first"
+    seen += f", where chance alone explains {chance:.0%}" if status == doc.NO_DATA else ""
     seen += f"; by MSER-5 the first {share:.0%} are warm-up." if share > b.mser_share_amber else "."
     return Finding(status, abs(change), b.half_amber, seen, readings.UNSTEADY)
 
@@ -362,17 +387,17 @@ def clocks(e: Evidence, b: VerdictBounds) -> Finding:
 
 
 CHECKS: tuple[tuple[int, str, CheckFunction], ...] = (
-    (1, "CoV of launches", launch_cov),
-    (2, "Single pauses", pause),
-    (3, "Short gaps", short_gaps),
-    (4, "Generator on time", generator),
-    (5, "Feedback R/(R+Z)", feedback),
+    (1, "CoV of inter-launch times", launch_cov),
+    (2, "Longest inter-launch times", pause),
+    (3, "Short inter-launch times", short_gaps),
+    (4, "Lateness of the generator", generator),
+    (5, "Closed-loop feedback R/(R+Z)", feedback),
     (6, "Index of dispersion", scales),
-    (7, "CoV by group size", group_size),
+    (7, "CoV by number of users", group_size),
     (8, "Think time", think_time),
-    (9, "Independence of gaps", dependence),
-    (10, "Arrivals of users", population),
+    (9, "Independence of inter-launch times", dependence),
+    (10, "Inter-arrival times of users", population),
     (11, "Steady state", steadiness),
-    (12, "Clocks of the workers", clocks),
+    (12, "Clock offsets", clocks),
 )
 """Number, name and function of each check."""

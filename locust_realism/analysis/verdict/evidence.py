@@ -14,7 +14,7 @@ from locust_realism.analysis.percentiles import Floats, Int64, count_codes
 from locust_realism.analysis.settings import AnalysisSettings, WorkloadModel
 from locust_realism.analysis.stats.intervals import coefficient_of_variation, group_table, inner_product, user_ranks
 from locust_realism.analysis.stats.steady_state import steady_state
-from locust_realism.analysis.verdict import detrend
+from locust_realism.analysis.verdict import detrend, rhythm
 from locust_realism.analysis.verdict import dispersion as scale
 from locust_realism.analysis.verdict.users import UserTimes, task_starts, user_times
 from locust_realism.recording.launches import LaunchLog
@@ -96,6 +96,8 @@ class Evidence:
       comes near the mean gap, so that the generator cannot make gaps that short
     - ``stalls`` repeated pauses of all launches, None without
     - ``judged_note`` sentence on the judged part that a reader needs, empty without one
+    - ``server_stalls`` repeated times without an answer while requests went on leaving, None without
+    - ``retries`` share of the launches that repeat a failed request at once; ``period_s`` period of the launches
     """
 
     gaps: Gaps
@@ -117,6 +119,9 @@ class Evidence:
     short_gap_measurable: bool = True
     stalls: Stalls | None = None
     judged_note: str = ""
+    server_stalls: Stalls | None = None
+    retries: float = math.nan
+    period_s: float = math.nan
 
     @property
     def closed(self) -> bool:
@@ -169,6 +174,9 @@ def collect(
         starts_cov=start_cov,
         workers=worker_rows(starts, grain, times if profile is None else None),
         profile=profile,
+        server_stalls=Stalls(*stalls) if (stalls := rhythm.answer_stalls(log)) else None,
+        retries=rhythm.retry_share(log),
+        period_s=rhythm.launch_period_s(times),
     )
 
 

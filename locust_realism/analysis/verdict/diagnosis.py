@@ -1,0 +1,521 @@
+"""Diagnosis: one table of causes with their evidence and remedy, in order of precedence.
+
+Every view shows its sentences. A cause belongs to amber or red checks; figures of the generator's health decide between
+causes that leave the same pattern. A remedy never contradicts a figure: each condition is that of its own figure.
+docs/verdict.md has the table in words.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+
+from locust_realism.analysis.document import NO_DATA, RED, SEVERITY, Status
+from locust_realism.analysis.document import Cause as CauseRow
+from locust_realism.analysis.settings import VerdictBounds
+from locust_realism.analysis.verdict import readings
+from locust_realism.analysis.verdict.checks import Finding, largest_cov
+from locust_realism.analysis.verdict.evidence import Evidence
+from locust_realism.analysis.verdict.readings import FEEDBACK, HEAVY, THINK
+from locust_realism.common.durations import write_duration
+
+Findings = Mapping[int, Finding]
+
+MEASURED: dict[str, str] = {
+    "run_wait": "the process's wait for a CPU (schedstat)",
+    "steal": "the hypervisor's share (steal)",
+    "throttled": "the container's limit (cgroup)",
+    "pressure": "the machine's CPU pressure (PSI)",
+    "blocked": "code that blocks the event loop",
+    "stopped": "stops of the process",
+}
+"""Figures of the generator's health that a system may lack, in words."""
+REPEATED = 3
+"""Fewest pauses that are no single ones."""
+NAMED = 3
+"""Most places in code, and most programs, that a sentence names."""
+WAVE_TRIPS = 3
+"""Round trips in a period from which on the rate varies, and not the users' steps."""
+
+
+@dataclass(frozen=True)
+class Case:
+    """One run: its evidence, its findings by number and the bounds."""
+
+    e: Evidence
+    f: Findings
+    b: VerdictBounds
+
+    def health(self, figure: str) -> float:
+        """Return a figure of the generator's health, NaN where it is unknown."""
+        return self.e.facts.health.get(figure, math.nan)
+
+    def over(self, figure: str) -> bool:
+        """Return True if a figure is large enough to be a cause."""
+        return self.health(figure) >= float(getattr(self.b, f"{figure}_cause"))
+
+    @property
+    def bunched(self) -> bool:
+        """True if launches come in bunches, late or in waves."""
+        f = self.f
+        if f[4].bad or self.too_even:
+            return f[4].bad
+        high = f[1].bad and self.e.gaps.cov > largest_cov(self.e)
+        dependent = f[9].bad and f[9].meaning is not readings.COARSE_CLOCK
+        return high or self.short or f[2].bad or self.waves or dependent
+
+    @property
+    def short(self) -> bool:
+        """True if short gaps are too frequent."""
+        return self.f[3].bad and self.e.gaps.short_share > 1
+
+    @property
+    def waves(self) -> bool:
+        """True if the counts vary more than those of independent users at some scale."""
+        return self.f[6].bad and (self.f[6].value or 0.0) > 1
+
+    @property
+    def too_even(self) -> bool:
+        """True if the CoV is too low."""
+        return self.f[1].bad and self.e.gaps.cov < 1
+
+    @property
+    def busy(self) -> bool:
+        """True if a process of the generator uses its core, or the part that it gets."""
+        return self.health("cpu_max") >= self.b.cpu_amber
+
+    @property
+    def crowded(self) -> bool:
+        """True if the machine is full, or the process waits for a CPU."""
+        return self.over("run_wait") or self.health("machine_cpu") >= self.b.machine_cause
+
+    @property
+    def own_share(self) -> bool:
+        """True if the generator's processes use more of the machine than all others together."""
+        others = sum(cores for _, cores in self.e.facts.others)
+        return self.health("generator_cpu") > max(others, 0.5)
+
+    @property
+    def on_time(self) -> bool:
+        """True if the event loop woke its users on time and no figure of the system is a cause."""
+        lag = self.health("loop_lag_p99_ms") < 1e3 * self.b.loop_lag_amber_s
+        return lag and not self.busy and not self.crowded and not any(map(self.over, _TAKEN))
+
+
+_TAKEN = ("throttled", "steal", "stopped", "blocked")
+
+
+@dataclass(frozen=True)
+class Cause:
+    """Root cause: its name and distortion, its condition, and its evidence and remedy in words.
+
+    ``shown_by`` are the checks that may show it, the first bad one is its own; ``explains`` those that follow from it.
+    """
+
+    name: str
+    distortion: str | None
+    shown_by: Sequence[int]
+    explains: Sequence[int]
+    applies: Callable[[Case], bool]
+    evidence: Callable[[Case], str]
+    remedy: Callable[[Case], str]
+
+
+def _lower(case: Case) -> str:
+    if not case.e.facts.health:
+        return _RECORD
+    return "Lower the load, and look at what delays the processes: no figure of their health is over its bound."
+
+
+def _says(text: str) -> Callable[[Case], str]:
+    return lambda case: text
+
+
+def _seen(*numbers: int) -> Callable[[Case], str]:
+    """Return the observations of those of the checks that are bad."""
+    return lambda case: " ".join(case.f[number].seen for number in numbers if case.f[number].bad)
+
+
+def _share(value: float) -> str:
+    return f"{value:.0%}" if value >= 0.1 else f"{value:.1%}"
+
+
+def _list(rows: Sequence[tuple[str, float]], unit: Callable[[float], str]) -> str:
+    return ", ".join(f"{name} {unit(value)}" for name, value in rows[:NAMED])
+
+
+def _cores(value: float) -> str:
+    return f"{value:.1f}" if value >= 0.1 else f"{value:.2f}"
+
+
+def _own_cpu(case: Case) -> str:
+    cpu = case.health("cpu_max")
+    return "" if math.isnan(cpu) else f" The busiest process of the generator used {_share(cpu)} of a core."
+
+
+def _pauses(case: Case) -> str:
+    found = case.e.facts.pauses
+    if not found:
+        return ""
+    start, length = max(found, key=lambda pause: pause[1])
+    return f" It stopped {len(found):,} times, the longest for {write_duration(length)} at {start:,.1f} s of the run."
+
+
+def _single_pause(case: Case) -> bool:
+    g = case.e.gaps
+    bunched = case.short and case.f[3].status == RED
+    if bunched or g.n < 2 or (case.e.stalls is not None and case.e.stalls.number >= REPEATED):
+        return False
+    # Root mean square of the longest thousandth in mean gaps: about ln(1000) + 1 for exponential gaps.
+    longest = math.sqrt(g.longest_share * g.n * (1 + g.cov**2) / math.ceil(g.n / 1000))
+    # Without that thousandth an exponential sample has a CoV of 0.965, one with bunches far more.
+    return g.cov_without_longest < 1.1 and (case.f[2].bad or longest > math.log(min(g.n, 1000)) + 7)
+
+
+def _during_pause(case: Case) -> str:
+    g, facts = case.e.gaps, case.e.facts
+    text = f"The longest gap lasts {write_duration(g.longest_s)}, at {g.longest_at_s:,.1f} s of the run. "
+    text += f"Without the longest gaps the CoV is {g.cov_without_longest:.2f}."
+    end = g.longest_at_s + g.longest_s
+    if any(start <= end and start + length >= g.longest_at_s for start, length in facts.pauses):
+        return text + " The whole process stood still at that time."
+    if facts.blockers:
+        return text + f" The event loop was blocked by {_list(facts.blockers, _share)} of the time."
+    return text + (f" Other programs that ran: {_list(facts.others, _cores)} cores." if facts.others else "")
+
+
+def _blocked(case: Case) -> bool:
+    top = max((share for _, share in case.e.facts.blockers), default=0.0)
+    # A full process is always late: only a place of its own makes it a blocked one.
+    return case.bunched and (case.over("blocked") or top >= case.b.blocked_cause) and (bool(top) or not case.busy)
+
+
+def _blockers(case: Case) -> str:
+    places, share = case.e.facts.blockers, case.health("blocked")
+    text = "" if math.isnan(share) else f"Code on the event loop made {_share(share)} of its wake-ups late. "
+    text += f"Share of the time: {_list(places, _share)}." if places else "The place in the code is not known."
+    return text + _own_cpu(case)
+
+
+def _others(case: Case) -> str:
+    facts, wait, machine = case.e.facts, case.health("run_wait"), case.health("machine_cpu")
+    parts = []
+    if facts.others:
+        parts.append(
+            f"Other programs used {_cores(sum(c for _, c in facts.others))} cores ({_list(facts.others, _cores)})."
+        )
+    if not math.isnan(machine):
+        parts.append(f"The machine was {_share(machine)} busy.")
+    if not math.isnan(wait):
+        parts.append(f"The process waited for a CPU {_share(wait)} of the time.")
+    return " ".join(parts) + _own_cpu(case)
+
+
+def _crowd(case: Case) -> str:
+    return f"The generator's own processes used {_cores(case.health('generator_cpu'))} cores. " + _others(case)
+
+
+def _move(case: Case) -> str:
+    others = case.e.facts.others
+    return f"Move {others[0][0] if others else 'the other programs'} to another machine, or the generator."
+
+
+def _add_workers(case: Case) -> str:
+    where = " on another machine, since this one is full" if case.crowded else " (--processes)"
+    return f"Add workers{where}, or do less work in the tasks."
+
+
+def _too_few_for_plan(case: Case) -> bool:
+    late_ms, lag_ms = 1e3 * case.e.lateness_p99_s, case.health("loop_lag_p99_ms")
+    if not late_ms >= 1e3 * case.b.lateness_amber_s or late_ms < 5 + 2 * lag_ms:
+        return False
+    return case.on_time or (case.e.facts.missed_launches > 0 and not case.busy)
+
+
+def _late_launches(case: Case) -> str:
+    missed = case.e.facts.missed_launches
+    text = f"{missed:,} planned launches found no idle user within a second. " if missed else ""
+    text += f"99 % of the others left at most {write_duration(case.e.lateness_p99_s)} late"
+    lag = case.health("loop_lag_p99_ms")
+    text += "." if math.isnan(lag) else f", while the event loop woke users at most {lag:,.1f} ms late."
+    return text + _own_cpu(case)
+
+
+def _more_users(case: Case) -> str:
+    u = case.e.users
+    waiting = case.e.gaps.rate * u.response_share * u.round_trip
+    text = "Start more users: each planned launch needs an idle one."
+    return text + (f" On average {waiting:,.1f} of {u.users:,} users wait for an answer." if waiting > 0 else "")
+
+
+def _stalls(case: Case) -> str:
+    s = case.e.stalls
+    assert s is not None
+    on_time = " The event loop was on time." if case.on_time else ""
+    return (
+        f"All launches stopped {s.number:,} times, for {write_duration(s.mean_s)} on average, about every "
+        f"{write_duration(s.period_s)}.{on_time}"
+    )
+
+
+def _server_stalls(case: Case) -> str:
+    s = case.e.server_stalls
+    assert s is not None
+    return (
+        f"No answer came {s.number:,} times, for {write_duration(s.mean_s)} on average, about every "
+        f"{write_duration(s.period_s)}, while requests went on leaving; then all came together."
+    )
+
+
+def _in_step(case: Case) -> bool:
+    bunches = (case.f[1].bad and case.e.gaps.cov > 1) or case.short
+    return case.e.users.user_cov < case.b.user_cov_amber and (bunches or case.waves)
+
+
+def _period(case: Case) -> str:
+    period = case.e.period_s
+    return "" if math.isnan(period) else f" The launches repeat with a period of {write_duration(period)}."
+
+
+def _with_period(*numbers: int) -> Callable[[Case], str]:
+    return lambda case: _seen(*numbers)(case) + _period(case)
+
+
+def _made_by_users(case: Case) -> str:
+    lag = case.health("loop_lag_p99_ms")
+    return _seen(1, 3, 6)(case) + f" The event loop was on time ({lag:,.1f} ms late at most)." + _period(case)
+
+
+def _rate_varies(case: Case) -> bool:
+    trip = case.e.users.round_trip
+    slow = case.e.period_s > WAVE_TRIPS * (trip if trip > 0 else 0.0)
+    return slow and case.waves and not case.short
+
+
+_VARY = "Draw think times from a distribution such as the exponential, or plan Poisson arrivals."
+_RECORD = "Record the generator's health beside the launches: its figures show what holds them back."
+_MORE_USERS = "Use more users with longer think times, or think times that vary more, such as the exponential."
+_OPEN = "Real users do not wait for each other: use more users with longer think times, or open arrivals."
+_PLAN = "Leave out a longer warm-up, run longer, or give the planned rate so that it can be taken out."
+_ALL = (4, 1, 3, 2, 6, 9)
+# The generator's own delay is part of the response times that it measures.
+_ALL_FOLLOW = (1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11)
+
+
+def _always(_: Case) -> bool:
+    return True
+
+
+def _by_users(check: int, applies: Callable[[Case], bool]) -> Cause:
+    """Return the cause of bunches that come with the event loop on time."""
+    remedy = "Look in the tasks for what users do together: shared events, waits for a round time, starts in groups."
+    return Cause(
+        "bunches that the users make themselves",
+        None,
+        (check,),
+        (1, 2, 3, 6, 7, 9),
+        applies,
+        _made_by_users,
+        _says(remedy),
+    )
+
+
+CAUSES: tuple[Cause, ...] = (
+    Cause(
+        "clock offsets between workers", None, (12,), (1, 3, 6, 7, 9), _always, _seen(12),
+        _says("Trust the figures of each worker; synchronise the clocks better, or use workers on one machine."),
+    ),
+    Cause(
+        "a coarse clock", None, (9,), (1, 3), lambda c: c.f[9].meaning is readings.COARSE_CLOCK, _seen(9),
+        _says("Record launches in microseconds; the checks use times spread evenly over the ticks."),
+    ),
+    Cause(
+        "a single pause", None, (2, 1, 4, 6), (1, 3, 4, 6, 7, 9, 11), _single_pause, _during_pause,
+        _says("Look at what stopped at that time (generator, network or server) and analyse the run without it."),
+    ),
+    Cause(
+        "a CPU limit of the container", HEAVY, _ALL, _ALL_FOLLOW, lambda c: c.bunched and c.over("throttled"),
+        lambda c: f"A limit of the container stopped the process {_share(c.health('throttled'))} of the time."
+        + _own_cpu(c),
+        _says("Raise the CPU limit of the container (cgroup cpu.max), or spread the users over more containers."),
+    ),
+    Cause(
+        "a hypervisor that takes CPU time", HEAVY, _ALL, _ALL_FOLLOW, lambda c: c.bunched and c.over("steal"),
+        lambda c: f"The hypervisor took {_share(c.health('steal'))} of the machine's CPU time (steal)." + _own_cpu(c),
+        _says("Use a machine whose CPUs are its own, or one with fewer neighbours."),
+    ),
+    Cause(
+        "a process stopped from outside", HEAVY, _ALL, _ALL_FOLLOW, lambda c: c.bunched and c.over("stopped"),
+        lambda c: f"The whole process stood still {_share(c.health('stopped'))} of the time, though it had a CPU."
+        + _pauses(c),
+        _says("Find what stops the process: a signal (SIGSTOP), a debugger, or a suspended virtual machine."),
+    ),
+    Cause(
+        "code that blocks the event loop", HEAVY, _ALL, _ALL_FOLLOW, _blocked, _blockers,
+        lambda c: "Move that code out of the tasks, or run it in a thread (gevent.get_hub().threadpool)."
+        + (f" Or: {_add_workers(c)}" if c.busy else ""),
+    ),
+    Cause(
+        "a machine full of the generator's own processes", HEAVY, _ALL, _ALL_FOLLOW,
+        lambda c: c.bunched and c.crowded and c.own_share and not (c.busy and not c.over("run_wait")), _crowd,
+        _says("Spread the workers over more machines, or use a machine with more cores."),
+    ),
+    Cause(
+        "a process of the generator at its limit", HEAVY, _ALL, _ALL_FOLLOW,
+        lambda c: c.bunched and c.busy and not (c.over("run_wait") and not c.own_share),
+        lambda c: _own_cpu(c).strip() + " One Python process uses one core at most.", _add_workers,
+    ),
+    Cause(
+        "a machine busy with other programs", HEAVY, _ALL, _ALL_FOLLOW, lambda c: c.bunched and c.crowded, _others,
+        _move,
+    ),
+    Cause(
+        "too few users for the planned launches", THINK, (4,), (1, 2, 3, 6, 7, 9, 11), _too_few_for_plan,
+        _late_launches, _more_users,
+    ),
+    Cause(
+        "retries of failed requests", FEEDBACK, (5,), (1, 2, 3, 6, 7, 8, 9, 11),
+        lambda c: c.f[5].meaning is readings.RETRIED, _seen(5),
+        _says("Let users wait before they try again, for a time that varies and grows with each attempt."),
+    ),
+    Cause(
+        "a server that stalls", FEEDBACK, (5, 6, 1, 2, 3, 11, 9, 7), (1, 2, 3, 5, 6, 7, 8, 9, 11),
+        lambda c: c.e.server_stalls is not None and c.e.closed and (c.f[5].bad or c.bunched), _server_stalls,
+        _says(
+            "Find what stops the server at this rhythm, such as garbage collection, a checkpoint or a lock. Closed "
+            "users wait meanwhile: open arrivals show the whole queue."
+        ),
+    ),
+    Cause(
+        "users that move in step", THINK, (8,), (1, 2, 3, 4, 6, 7, 9), _in_step, _with_period(8, 1),
+        _says(f"{_VARY} Start users one by one at random times."),
+    ),
+    Cause(
+        "repeated pauses of the test", None, (2, 1, 3, 6, 4), (1, 2, 3, 4, 6, 7, 8, 9, 11),
+        lambda c: c.bunched and c.e.stalls is not None and c.e.stalls.number >= REPEATED, _stalls,
+        _says("Look at what stops at this rhythm: the generator, the network, the server, or all users at once."),
+    ),
+    Cause(
+        "a generator that cannot keep up", HEAVY, (4,), (1, 2, 3, 6, 7, 8, 9, 10, 11),
+        lambda c: c.f[4].status == RED or c.f[1].bad or c.f[3].bad, _seen(4), _lower,
+    ),
+    Cause(
+        "a server that paces its users", FEEDBACK, (5,), (1, 2, 3, 6, 7, 8, 9, 11),
+        # A saturated server changes response times between the halves, but not the launch rate.
+        lambda c: c.f[5].status == RED and not abs(c.e.change("rate")[0]) > 0.1, _seen(5),
+        _says(_OPEN),
+    ),
+    _by_users(3, lambda c: c.on_time and c.short),
+    Cause(
+        "launches in batches", HEAVY, (3,), (1, 2, 6, 7, 9), lambda c: c.short and c.f[3].status == RED, _seen(3),
+        _says(_RECORD),
+    ),
+    Cause(
+        "too few users or too regular ones", THINK, (7,), (1, 3, 6, 9), lambda c: c.too_even, _seen(7),
+        _says(_MORE_USERS),
+    ),
+    Cause(
+        "launches that are too even", THINK, (1,), (3, 6, 7, 9), lambda c: c.too_even, _seen(1), _says(_VARY),
+    ),
+    Cause(
+        "a rate or a system that is not steady", None, (11,), (1, 2, 6, 7, 9), _always, _with_period(11), _says(_PLAN),
+    ),
+    Cause(
+        "a rate or a system that is not steady", None, (6, 1), (1, 2, 7, 9), _rate_varies, _with_period(6),
+        _says("Give the planned rate so that it can be taken out, or judge a part in which it holds."),
+    ),
+    Cause(
+        "a server that paces its users", FEEDBACK, (5,), (1, 2, 3, 6, 7, 8, 9), _always, _seen(5),
+        _says(_OPEN),
+    ),
+    Cause(
+        "too few users or too regular ones", THINK, (7,), (6, 9), lambda c: not c.f[1].bad, _seen(7),
+        _says(_MORE_USERS),
+    ),
+    Cause(
+        "arrivals of users that are not independent", None, (10,), (1, 6, 7, 9), _always, _seen(10),
+        _says("Look at the generator's lateness, and at workers that joined or left."),
+    ),
+    Cause(
+        "think times off their target", THINK, (8,), (1, 7, 9), lambda c: c.f[8].meaning is readings.OFF_TARGET,
+        _seen(8), _says("Look at the generator's lateness, and at what the tasks do between their requests."),
+    ),
+    Cause("think times that hardly vary", THINK, (8,), (6, 7, 9), _always, _seen(8), _says(_VARY)),
+    _by_users(1, lambda c: c.on_time and c.e.gaps.cov > 1),
+    Cause(
+        "bunches of launches", None, (1,), (2, 3, 6, 7, 9), _always, _with_period(1),
+        _says("Look for what users do together, and start them one by one at random times."),
+    ),
+    Cause(
+        "single pauses", None, (2,), (), _always, _seen(2),
+        _says("Look at what stopped at that time (generator, network or server)."),
+    ),
+    Cause(
+        "a load that is too even at a long scale", THINK, (6,), (), lambda c: not c.waves, _seen(6),
+        _says("Let users come and go (a population with Poisson arrivals), or let think times vary more."),
+    ),
+    Cause(
+        "a load that comes in waves", None, (6,), (), _always, _with_period(6),
+        _says("Start users one by one at random times and let think times vary, or leave out the start "
+              "(--realism-warmup)."),
+    ),
+    Cause(
+        "an uncommon number of short gaps", None, (3,), (), _always, _seen(3),
+        _says("A longer run shows if the deviation stays."),
+    ),
+    Cause(
+        "too few users or too regular ones", THINK, (7,), (), _always, _seen(7),
+        _says(_MORE_USERS),
+    ),
+    Cause(
+        "gaps that depend on each other", None, (9,), (), _always, _seen(9),
+        _says("Look in the tasks for users that wait for each other; a longer run shows if the deviation stays."),
+    ),
+    Cause("a generator that is nearly too slow", HEAVY, (4,), (), _always, _seen(4), _lower),
+)  # fmt: skip
+"""Causes in order of precedence; the first one that applies to an amber or red check is its cause."""
+
+
+def root_causes(evidence: Evidence, findings: Findings, bounds: VerdictBounds) -> list[CauseRow]:
+    """Return the causes, worst first, then in order of precedence; every amber or red check belongs to exactly one."""
+    case = Case(evidence, findings, bounds)
+    open_checks = {number for number, finding in findings.items() if finding.bad}
+    rows: list[CauseRow] = []
+    for cause in CAUSES:
+        shown = [number for number in cause.shown_by if number in open_checks]
+        if not shown or not cause.applies(case):
+            continue
+        # No delay of the generator makes launches too even.
+        apart = {1, 7} if cause.distortion == HEAVY and case.too_even else set()
+        follows = sorted(open_checks.intersection({*cause.explains, *shown}) - {shown[0]} - apart)
+        open_checks -= {shown[0], *follows}
+        evidence_, remedy = cause.evidence(case), cause.remedy(case)
+        rows.append(
+            {
+                "name": cause.name, "distortion": cause.distortion, "check": shown[0],
+                "status": worst_status(findings[number] for number in (shown[0], *follows)),
+                "explanation": f"{evidence_} {remedy}", "evidence": evidence_, "remedy": remedy,
+                "consequences": follows,
+            }
+        )  # fmt: skip
+    return sorted(rows, key=lambda row: -SEVERITY[row["status"]])
+
+
+def worst_status(findings: Iterable[Finding]) -> Status:
+    """Return the worst status of findings with enough data, "not enough data" without any."""
+    known = [finding.status for finding in findings if finding.status != NO_DATA]
+    return max(known, key=SEVERITY.__getitem__, default=NO_DATA)
+
+
+def missing_figures(health: Mapping[str, float]) -> list[str]:
+    """Return in words the figures of the generator's health that a run does not have.
+
+    >>> missing_figures({})
+    ["the generator's health"]
+    >>> missing_figures(dict.fromkeys(MEASURED, 0.0) | {"cpu_max": 0.1})
+    []
+    """
+    if not any(math.isfinite(value) for value in health.values()):
+        return ["the generator's health"]
+    return [words for figure, words in MEASURED.items() if not math.isfinite(health.get(figure, math.nan))]

@@ -1,0 +1,118 @@
+"""Rhythm of a run: stalls of the server, repetitions of failed requests, and the period of the launches."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+
+from locust_realism.analysis.percentiles import Floats, Integers
+from locust_realism.analysis.stats.intervals import user_ranks
+from locust_realism.recording.launches import LaunchLog
+
+RARE = 7.0
+"""Excess over ln(n) mean gaps that the longest of n exponential gaps has once in 1,000 runs: exp(-7) = 0.0009."""
+STUCK = 5
+"""Fewest requests launched before the last fifth of a stall, so that the generator itself was running."""
+AT_ONCE_S = 0.05
+"""Longest pause in seconds between a failure and its repetition."""
+FEW = 20
+"""Fewest failures, and fewest successes, that are compared."""
+CELLS = 2**16
+"""Most windows of the periodogram."""
+LEAST_PERIODS = 3
+LINE = 12.0
+"""Least excess of a spectral line over its surroundings, in units of their mean; exp(-12) is a chance of 6e-6."""
+
+
+def answer_stalls(log: LaunchLog) -> tuple[int, float, float] | None:
+    """Return number, mean length and mean distance of the server's stalls in seconds; None with fewer than three.
+
+    A stall is a time without an answer that is longer than any in 1,000 runs with independent answers, while requests
+    go on leaving. The distance is from start to start.
+
+    >>> launches = np.arange(20_000) * 1000
+    >>> stalled = np.where(launches % 2_000_000 < 300_000, 300_000 - launches % 2_000_000, 0)
+    >>> answer_stalls(LaunchLog.build(launches, stalled + 500))
+    (9, 0.301, 2.0)
+    """
+    known = log.response_us >= 0
+    launches, ends = log.launch_us[known], np.sort(log.launch_us[known] + log.response_us[known])
+    n = len(ends) - 1
+    if n < 100 or ends[-1] <= ends[0]:
+        return None
+    gaps = np.diff(ends)
+    least = (math.log(n) + RARE) * float(ends[-1] - ends[0]) / n
+    at = np.flatnonzero(gaps > least)
+    first, last = (np.searchsorted(launches, edge) for edge in (ends[at], ends[at] + 0.8 * gaps[at]))
+    at = at[last - first >= STUCK]
+    if len(at) < 3:
+        return None
+    starts = ends[at]
+    return len(at), float(gaps[at].mean()) / 1e6, float(starts[-1] - starts[0]) / 1e6 / (len(at) - 1)
+
+
+def retry_share(log: LaunchLog) -> float:
+    """Return the share of the launches that repeat a failed request of the same user at once; NaN if it is unknown.
+
+    At once is within AT_ONCE_S of the failure. As many successes followed as soon by the same request count as usual.
+
+    >>> launches = np.arange(200) * 1_000_000
+    >>> again = LaunchLog.build(launches, 1000, slot=0, failed=np.arange(200) % 4 == 0)
+    >>> retry_share(again)
+    0.0
+    """
+    failures = int(log.failed.sum())
+    if failures < FEW:
+        return math.nan if not len(log) else 0.0
+    ranks: Integers = user_ranks(log)[0]
+    rows = np.flatnonzero(ranks >= 0)
+    rows = rows[np.argsort(ranks[rows], kind="stable")]
+    before, after = rows[:-1], rows[1:]
+    pause_us = log.launch_us[after] - log.launch_us[before] - log.response_us[before]
+    same = (ranks[before] == ranks[after]) & (log.response_us[before] >= 0)
+    again = same & (log.label[before] == log.label[after]) & (pause_us >= 0) & (pause_us <= 1e6 * AT_ONCE_S)
+    failed = log.failed[before]
+    lost, good = again[same & failed], again[same & ~failed]
+    if len(lost) < FEW:
+        return math.nan
+    usual = float(good.mean()) if len(good) >= FEW else 0.0
+    excess = float(lost.mean()) - usual
+    error = math.sqrt(0.25 / len(lost) + (0.25 / len(good) if len(good) >= FEW else 0.0))
+    return excess * len(lost) / len(log) if excess > 3 * error else 0.0
+
+
+def launch_period_s(times_us: Floats) -> float:
+    """Return the period in seconds of launch times in microseconds, in ascending order; NaN without one.
+
+    The periodogram of the counts is 1 on average for a Poisson process (Bartlett 1963). A period is a line that stands
+    out of its surroundings; of a line and its multiples the lowest counts.
+
+    >>> rng = np.random.default_rng(1)
+    >>> times = np.cumsum(rng.exponential(10_000, 5000))
+    >>> launch_period_s(times), round(launch_period_s(times + 150_000 * np.sin(times / 1e6 * np.pi)), 1)
+    (nan, 2.0)
+    """
+    n = len(times_us)
+    if n < 200 or times_us[-1] <= times_us[0]:
+        return math.nan
+    span = float(times_us[-1] - times_us[0])
+    cells = min(CELLS, 2 ** math.ceil(math.log2(4 * n)))
+    counts = np.bincount(((times_us - times_us[0]) * (cells / span)).astype(np.int64).clip(max=cells - 1))
+    power = np.abs(np.fft.rfft(counts - counts.mean())) ** 2 / n
+    power = power[1 : cells // 4]
+    # A median of 2.4 octaves hides a line, not a slope; that of an exponential law is ln 2 times its mean.
+    lines = np.flatnonzero(power[LEAST_PERIODS - 1 :] > LINE + math.log(cells)) + LEAST_PERIODS - 1
+    found = [k for k in lines.tolist() if power[k] > LINE * _surroundings(power, k)]
+    if not found:
+        return math.nan
+    strongest = max(found, key=power.__getitem__)
+    lowest = next(k for k in found if power[k] >= 0.1 * power[strongest])
+    return span / 1e6 / (lowest + 1)
+
+
+def _surroundings(power: Floats, k: int) -> float:
+    """Return the mean level of a periodogram around its frequency k, from the median without the line itself."""
+    low, high = max(0, int(k / 1.8) - 3), min(len(power), int(k * 1.8) + 7)
+    near = np.concatenate((power[low : max(low, k - 1)], power[k + 2 : high]))
+    return max(1.0, float(np.median(near)) / math.log(2)) if len(near) else math.inf
