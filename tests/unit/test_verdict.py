@@ -14,9 +14,9 @@ from hypothesis import strategies as st
 from locust_realism.analysis.document import AMBER, GREEN, NO_DATA, RED
 from locust_realism.analysis.settings import AnalysisSettings, VerdictBounds, WorkloadModel, grade, parse_bounds
 from locust_realism.analysis.summary import summarize
+from locust_realism.analysis.verdict.causes import CAUSES, root_causes
 from locust_realism.analysis.verdict.checks import CHECKS, Finding
 from locust_realism.analysis.verdict.evidence import Evidence, Facts, Gaps, collect, worker_rows
-from locust_realism.analysis.verdict.diagnosis import CAUSES, root_causes
 from locust_realism.analysis.verdict.judge import judge
 from locust_realism.analysis.verdict.users import UserTimes
 from locust_realism.recording.launches import LaunchLog
@@ -237,9 +237,7 @@ def test_feedback_of_the_server_is_apart_from_the_generators_validity():
 
 @given(st.lists(st.sampled_from([GREEN, AMBER, RED, NO_DATA]), min_size=12, max_size=12), st.floats(0.1, 5))
 def test_every_bad_check_belongs_to_exactly_one_cause(statuses, cov):
-    findings = {
-        i + 1: Finding(status, 0.5, None, "Seen.", "Meant.") for i, status in enumerate(statuses)
-    }
+    findings = {i + 1: Finding(status, 0.5, None, "Seen.", "Meant.") for i, status in enumerate(statuses)}
     rows = root_causes(gaps(cov=cov), findings, BOUNDS)
     named = [number for row in rows for number in (row["check"], *row["consequences"])]
     assert sorted(named) == [number for number, finding in findings.items() if finding.bad]

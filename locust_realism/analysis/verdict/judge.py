@@ -1,7 +1,7 @@
 """Verdict: the status of the checks, their root causes and one sentence; the verdict on the launches of each name.
 
 Two tables decide: :data:`~locust_realism.analysis.verdict.checks.CHECKS` lists the checks,
-:data:`~locust_realism.analysis.verdict.diagnosis.CAUSES` the causes in order of precedence and the checks that follow
+:data:`~locust_realism.analysis.verdict.causes.CAUSES` the causes in order of precedence and the checks that follow
 from each. J. F. Brady names three distortions (CMG 2019): heavy workload, think time method used, closed loop feedback.
 docs/verdict.md has both tables in words and the calibration.
 """
@@ -14,9 +14,9 @@ from locust_realism.analysis.document import AMBER, GREEN, NO_DATA, RED, Cause, 
 from locust_realism.analysis.percentiles import order_by_group
 from locust_realism.analysis.settings import AnalysisSettings, VerdictBounds
 from locust_realism.analysis.stats.intervals import busiest_labels, coefficient_of_variation, user_ranks
+from locust_realism.analysis.verdict.causes import Findings, missing_figures, root_causes, worst_status
 from locust_realism.analysis.verdict.checks import CHECKS, grade_cov
 from locust_realism.analysis.verdict.detrend import flat_times, gaps_per_window
-from locust_realism.analysis.verdict.diagnosis import Findings, missing_figures, root_causes, worst_status
 from locust_realism.analysis.verdict.dispersion import local_gaps
 from locust_realism.analysis.verdict.evidence import Evidence
 from locust_realism.analysis.verdict.users import first_rows, marks_tasks, task_numbers

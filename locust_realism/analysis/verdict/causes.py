@@ -1,4 +1,4 @@
-"""Diagnosis: one table of causes with their evidence and remedy, in order of precedence.
+"""Table of causes with their evidence and remedy, in order of precedence.
 
 Every view shows its sentences. A cause belongs to amber or red checks; figures of the generator's health decide between
 causes that leave the same pattern. A remedy never contradicts a figure: each condition is that of its own figure.
