@@ -404,13 +404,17 @@ def out_of_band(truth: Truth, run: Run) -> list[str]:
 
 
 def judged_span(window: dict[str, Any]) -> tuple[float, float]:
-    """Return the time in epoch seconds that the verdict covers: full spawn, or what the summary says, to the stop."""
+    """Return the time in epoch seconds that the verdict covers, as the summary's sentence has it, to 0.1 s.
+
+    The start is rounded up: users that a spawn step launches together are no part of it.
+    """
+    origin, text = window["origin_us"] / 1e6, window.get("judged_sentence", "")
     begin, end = window["start_us"] / 1e6, window["end_us"] / 1e6
-    if "judged_start_us" in window:
-        return window["judged_start_us"] / 1e6, window["judged_end_us"] / 1e6
-    found = re.findall(r"(?:at|from) ([\d,.]*\d) s", window.get("judged_sentence", ""))
-    seconds = [window["origin_us"] / 1e6 + float(text.replace(",", "")) for text in found]
-    return (seconds[0], seconds[-1] if len(seconds) > 1 else end) if seconds else (begin, end)
+    if found := re.search(r"time from (?:full spawn at )?([\d,.]+) s", text):
+        begin = origin + float(found[1].replace(",", "")) + 0.05
+    if found := re.search(r"stop request at ([\d,.]+) s", text):
+        end = origin + float(found[1].replace(",", ""))
+    return begin, end
 
 
 def first_of_tasks(log: Path, run: Run, origin_s: float) -> Callable[[float, float], Truth]:

@@ -83,19 +83,23 @@ def test_a_planned_sine_is_judged_on_its_own_time_scale(calibration: ModuleType,
 
 
 @pytest.mark.parametrize(
-    ("window", "span"),
+    ("sentence", "span"),
     [
-        ({}, (1005.0, 1015.0)),
-        ({"judged_sentence": "The verdict covers the time from full spawn at 7.5 s to the stop request at 1,010.0 s."},
-         (1007.5, 2010.0)),
-        ({"judged_start_us": 1_006_000_000, "judged_end_us": 1_014_000_000}, (1006.0, 1014.0)),
+        ("", (1005.0, 1015.0)),
+        ("The verdict covers the time from full spawn at 7.5 s to the stop request at 1,010.0 s.", (1007.55, 2010.0)),
+        (
+            "The verdict covers the time from 6.0 s to the stop request at 15.0 s. It begins 3 mean waits after full "
+            "spawn at 3.0 s.",
+            (1006.05, 1015.0),
+        ),
+        ("The verdict begins at full spawn.", (1005.0, 1015.0)),
     ],
 )  # fmt: skip
 def test_the_span_of_the_verdict_is_read_from_the_summary(
-    calibration: ModuleType, window: dict[str, Any], span: tuple[float, float]
+    calibration: ModuleType, sentence: str, span: tuple[float, float]
 ) -> None:
     times = {"origin_us": 1_000_000_000, "start_us": 1_005_000_000, "end_us": 1_015_000_000}
-    assert calibration.judged_span(times | window) == span
+    assert calibration.judged_span(times | {"judged_sentence": sentence}) == pytest.approx(span)
 
 
 def test_figures_disagree_beyond_two_errors_only(calibration: ModuleType) -> None:
