@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
-from locust_realism.analysis.document import Check, LaunchRow, ResponseRow, Summary
+from locust_realism.analysis.document import Cause, Check, LaunchRow, ResponseRow, Summary
 from locust_realism.analysis.percentiles import RULES
 from locust_realism.report.terminal import Column, Screen, clean, number, wrap
 
@@ -76,8 +76,8 @@ def render_summary(summary: Summary, screen: Screen, *, height: int = 40) -> str
 
     >>> from locust_realism import LaunchLog, summarize
     >>> summary = summarize(LaunchLog.build([0, 1_000_000, 3_000_000], [9000, 10_000, 12_000]))
-    >>> print(render_summary(summary, Screen(90))[:31])
-    Launch pattern: NOT ENOUGH DATA
+    >>> print(render_summary(summary, Screen(90))[:24])
+    Verdict: NOT ENOUGH DATA
     """
     lines = verdict_lines(summary, screen, height=height)
     lines += screen.wrap(summary["window"]["sentence"], "dim", indent="  ")
@@ -113,46 +113,51 @@ def _largest(
 
 
 def verdict_lines(summary: Summary, screen: Screen, *, height: int = 40) -> list[str]:
-    """Return the verdict's sentence, then each root cause with its advice and its consequences."""
+    """Return the verdict's sentence, then each cause with its evidence, its remedy and the checks that show it."""
     verdict = summary["verdict"]
-    overall, checks = verdict["overall"], verdict["checks"]
-    lines = [screen.paint(f"Launch pattern: {clean(overall).upper()}", overall if overall in STYLES else "bold")]
+    overall, checks, causes = verdict["overall"], verdict["checks"], verdict["causes"]
+    lines = [screen.paint(f"Verdict: {clean(overall).upper()}", overall if overall in STYLES else "bold")]
     lines += screen.wrap(verdict["sentence"], indent="  ")
-    bad = [check for check in checks if check["status"] in ("red", "amber")]
-    numbers = {check["id"] for check in bad}
-    roots = [check for check in bad if check["follows_from"] not in numbers]
-    if roots and overall not in STYLES:
-        # A red check under "not enough data" would otherwise contradict the verdict.
+    if causes and overall not in STYLES:
+        # A red cause under "not enough data" would otherwise contradict the verdict.
         lines += screen.wrap("There is no verdict yet; what is already visible:", indent="  ")
     room = max(6, height // 2 - len(lines) - 2)
-    for position, check in enumerate(roots):
-        block = check_lines(check, screen)
-        follows = [
-            f"{each['id']} {each['name']} ({each['status']}, {figure_text(each['value'])})"
-            for each in bad
-            if each["follows_from"] == check["id"]
-        ]
-        block += screen.wrap(f"From this follows: {', '.join(follows)}.", indent="    ") if follows else []
-        if len(block) > room:
-            lines.append(f"  and {len(roots) - position} more amber or red check(s)")
+    by_number = {check["id"]: check for check in checks}
+    for position, cause in enumerate(causes):
+        block = cause_lines(cause, [by_number[n] for n in (cause["check"], *cause["consequences"])], screen)
+        if len(block) > room and position:
+            lines.append(f"  and {len(causes) - position} more cause(s)")
             break
         room -= len(block)
         lines += block
+    if causes and verdict["missing"]:
+        lines += screen.wrap(f"Not measured: {', '.join(verdict['missing'])}.", "dim", indent="  ")
     counts = {words: sum(check["status"] == status for check in checks) for status, words in COUNTED.items()}
     counted = ", ".join(f"{count} {words}" for words, count in counts.items() if count)
     return lines + (screen.wrap(f"Checks: {counted}.", indent="  ") if counted else [])
 
 
-def check_lines(check: Check, screen: Screen) -> list[str]:
-    """Return a check's status, name, value and bound, then its explanation under a hanging indent."""
-    status, value, bound = check["status"], check["value"], check["bound"]
-    head = f"{status.upper()}  {check['id']} {check['name']}"
-    head += f": {figure_text(value)}" if value is not None else ""
-    head += f" (bound {figure_text(bound)})" if bound is not None else ""
-    first, *rest = wrap(clean(head), screen.width - 4)
-    mark = "●" if screen.unicode else "*"
-    marked = screen.paint(mark + " " + first[: len(status)], status) + first[len(status) :]
-    return ["  " + marked, *("    " + line for line in rest), *screen.wrap(check["explanation"], indent="    ")]
+def cause_lines(cause: Cause, checks: Sequence[Check], screen: Screen) -> list[str]:
+    """Return a cause's status and name, then its evidence, its remedy and its checks under a hanging indent."""
+    status, mark = cause["status"], "●" if screen.unicode else "*"
+    name = cause["name"] + (f" ({cause['distortion']})" if cause["distortion"] else "")
+    first, *rest = wrap(clean(f"{status.upper()}  {name[:1].upper()}{name[1:]}"), screen.width - 4)
+    lines = ["  " + screen.paint(mark + " " + first[: len(status)], status) + first[len(status) :]]
+    lines += ["    " + line for line in rest]
+    lines += screen.wrap(cause["evidence"], indent="    ") + screen.wrap(cause["remedy"], indent="    ")
+    return lines + screen.wrap(f"Seen in {'; '.join(map(check_text, checks))}.", "dim", indent="    ")
+
+
+def check_text(check: Check) -> str:
+    """Return number, name, status, value and bound of a check in one line.
+
+    >>> check_text({"id": 1, "name": "CoV", "status": "red", "value": 9.61, "bound": [0.9, 1.1]})
+    '1 CoV (red, 9.61, bound 0.9 to 1.1)'
+    """
+    figures = [check["status"]]
+    figures += [figure_text(check["value"])] if check["value"] is not None else []
+    figures += [f"bound {figure_text(check['bound'])}"] if check["bound"] is not None else []
+    return f"{check['id']} {check['name']} ({', '.join(figures)})"
 
 
 def figure_text(value: object) -> str:

@@ -41,7 +41,7 @@ def locust_total(output: str) -> tuple[int, int]:
 def test_exact_figures_of_a_headless_run_count_the_requests_of_locust(tmp_path: Path, where: Any) -> None:
     """Verdict, percentiles and launch table are on the console; the JSON has every request that Locust has."""
     result = headless(tmp_path, *where, SPINE_FAILURES="0.5")
-    assert "Launch pattern:" in result.stdout
+    assert "Verdict:" in result.stdout
     assert "Response times (ms)" in result.stdout
     assert "Time between launches (ms)" in result.stdout
     rows = {row["label"]: row for row in figures(tmp_path)["response_times"]}
@@ -107,7 +107,7 @@ def test_constant_think_times_fail_the_verdict_and_exponential_ones_do_not(tmp_p
     condition = ("--realism-fail-if", "verdict is red", "--realism-warmup", "4s")
     bunched = headless(tmp_path, *condition, seconds=20, SPINE_WAIT="constant")
     assert bunched.returncode == 1, bunched.stdout
-    assert "Launch pattern: RED" in bunched.stdout
+    assert "Verdict: RED" in bunched.stdout
     independent = headless(tmp_path, *condition, seconds=20)
     run = figures(tmp_path)
     assert 0.8 < run["launches"][-1]["cov"] < 1.25

@@ -152,7 +152,7 @@ def test_an_interrupted_run_deletes_its_users(
     assert made <= deleted + swept, "a worker interrupted in its last report did not send its counts"
     assert deleted + swept >= 4
     assert "Uncaught exception" not in log.read_text()
-    assert log.read_text().count("Launch pattern:") == 1, "the final report is printed once"
+    assert log.read_text().count("Verdict:") == 1, "the final report is printed once"
 
 
 def test_the_leftovers_of_a_killed_run_are_removed_and_no_others(tmp_path: Path) -> None:

@@ -85,7 +85,7 @@ def assert_golden(name: str, text: str) -> None:
 def test_the_tables_of_analyze(run: Run) -> None:
     status, out, err = run("analyze", "run.csv", "--percentile-rule", "jmeter", "--groups", "1-3,6,12")
     assert (status, err) == (0, "")
-    assert out.startswith("Launch pattern: ")
+    assert out.startswith("Verdict: ")
     # The tests of the verdict cover its words; scripts and readers rely on the tables.
     assert_golden("analyze.txt", out[out.index("Response times") :])
 

@@ -46,24 +46,38 @@ def launch(label: str, method: str = "GET", **figures: float) -> dict[str, Any]:
     return {"label": label, "method": method, "n": 1234566, "rate": 823.1, **times, **extremes, **figures}
 
 
+def check(number: int, name: str, status: str, value: float | None, bound: object) -> dict[str, Any]:
+    return {"id": number, "name": name, "status": status, "value": value, "bound": bound}
+
+
+CHECKS = [
+    check(1, "CoV", "red", 9.6123, [0.9, 1.1]),
+    check(6, "IDC", "red", 90.0, 1.25),
+    check(5, "R/(R+Z)", "amber", 0.05, 0.03),
+    check(7, "Group size", "green", 10, 50),
+    check(10, "Starts", "not enough data", None, None),
+]
+CAUSES = [
+    {
+        "name": "a machine busy with other programs", "distortion": "heavy workload", "check": 1, "status": "red",
+        "evidence": "Other programs used 1.9 cores (ffmpeg 1.9).", "remedy": "Move ffmpeg.", "consequences": [6],
+    },
+    {
+        "name": "a server that paces its users", "distortion": None, "check": 5, "status": "amber",
+        "evidence": "Users wait.", "remedy": "Use open arrivals.", "consequences": [],
+    },
+]  # fmt: skip
+
+
 def summary(names: list[str], overall: str = "red") -> dict[str, Any]:
-    checks = [
-        {"id": 1, "name": "CoV", "status": "red", "value": 9.6123, "bound": [0.9, 1.1], "explanation": "In bunches."},
-        {
-            "id": 6,
-            "name": "IDC",
-            "status": "red",
-            "value": 90.0,
-            "bound": 1.25,
-            "explanation": "Too.",
-            "follows_from": 1,
-        },
-        {"id": 5, "name": "R/(R+Z)", "status": "amber", "value": 0.05, "bound": 0.03, "explanation": "Users wait."},
-        {"id": 7, "name": "Group size", "status": "green", "value": 10, "bound": 50, "explanation": "Fine."},
-        {"id": 10, "name": "Starts", "status": "not enough data", "value": None, "bound": None, "explanation": "Few."},
-    ]
     return {
-        "verdict": {"overall": overall, "sentence": SENTENCE, "checks": [{"follows_from": None, **c} for c in checks]},
+        "verdict": {
+            "overall": overall,
+            "sentence": SENTENCE,
+            "checks": CHECKS,
+            "causes": CAUSES,
+            "missing": ["pressure"],
+        },
         "window": {"sentence": "100 requests."},
         "rule": "nearest_rank",
         "response_times": [*map(row, names), row("Aggregated", "")],
@@ -71,26 +85,40 @@ def summary(names: list[str], overall: str = "red") -> dict[str, Any]:
     }
 
 
-def test_the_verdict_comes_first_then_each_cause_with_its_consequences() -> None:
+def test_the_verdict_comes_first_then_each_cause_with_its_evidence_its_remedy_and_its_checks() -> None:
     lines = render_summary(summary(["file"]), Screen(100)).splitlines()
-    assert lines[0] == "Launch pattern: RED"
-    assert lines[1] == f"  {SENTENCE}"
-    assert lines[2] == "  ● RED 1 CoV: 9.612 (bound 0.9 to 1.1)"
-    assert lines[3] == "    In bunches."
-    assert lines[4] == "    From this follows: 6 IDC (red, 90)."
-    assert lines[5] == "  ● AMBER 5 R/(R+Z): 0.05 (bound 0.03)"
-    assert "Checks: 2 red, 1 amber, 1 without enough data, 1 green." in lines[7]
+    assert lines[:11] == [
+        "Verdict: RED",
+        f"  {SENTENCE}",
+        "  ● RED A machine busy with other programs (heavy workload)",
+        "    Other programs used 1.9 cores (ffmpeg 1.9).",
+        "    Move ffmpeg.",
+        "    Seen in 1 CoV (red, 9.612, bound 0.9 to 1.1); 6 IDC (red, 90, bound 1.25).",
+        "  ● AMBER A server that paces its users",
+        "    Users wait.",
+        "    Use open arrivals.",
+        "    Seen in 5 R/(R+Z) (amber, 0.05, bound 0.03).",
+        "  Not measured: pressure.",
+    ]
+    assert lines[11] == "  Checks: 2 red, 1 amber, 1 without enough data, 1 green."
 
 
-def test_red_checks_without_a_verdict_are_announced_as_early_signs() -> None:
+def test_causes_without_a_verdict_are_announced_as_early_signs() -> None:
     lines = render_summary(summary(["file"], overall="not enough data"), Screen(100)).splitlines()
-    assert lines[0] == "Launch pattern: NOT ENOUGH DATA"
+    assert lines[0] == "Verdict: NOT ENOUGH DATA"
     assert lines[2] == "  There is no verdict yet; what is already visible:"
-    assert lines[3].startswith("  ● RED 1 CoV")
+    assert lines[3].startswith("  ● RED A machine busy")
     assert "already visible" not in render_summary(summary(["file"]), Screen(100))
     nothing = summary(["file"], overall="not enough data")
-    nothing["verdict"]["checks"] = nothing["verdict"]["checks"][3:]
+    nothing["verdict"]["causes"] = []
     assert "already visible" not in render_summary(nothing, Screen(100))
+
+
+def test_the_first_cause_is_shown_on_the_smallest_screen_and_the_others_are_counted() -> None:
+    text = render_summary(summary(["file"]), Screen(60), height=16)
+    assert "A machine busy with other programs" in text
+    assert "and 1 more cause(s)" in text
+    assert "paces" not in text
 
 
 def test_every_figure_of_the_two_tables_is_printed_with_its_thousands_separators() -> None:
@@ -133,7 +161,7 @@ def test_forty_names_still_fit_one_screen_and_the_rest_are_counted() -> None:
 def test_colours_only_when_asked_for() -> None:
     assert "\x1b" not in render_summary(summary(["file"]), Screen(80))
     coloured = render_summary(summary(["file"]), Screen(80, color=True))
-    assert coloured.splitlines()[0] == "\x1b[31mLaunch pattern: RED\x1b[0m"
+    assert coloured.splitlines()[0] == "\x1b[31mVerdict: RED\x1b[0m"
     assert ANSI.sub("", coloured) == render_summary(summary(["file"]), Screen(80))
 
 

@@ -95,7 +95,7 @@ def test_the_page_may_load_nothing_and_run_only_its_own_scripts() -> None:
 def test_without_scripts_the_figures_are_there_as_text() -> None:
     found = re.search(r"<noscript><pre>(.*?)</pre></noscript>", render_report(document("home")), re.DOTALL)
     assert found
-    assert "Launch pattern: " in found[1]
+    assert "Verdict: " in found[1]
     assert "home" in found[1]
 
 
