@@ -108,11 +108,12 @@ def test_a_timer_file_has_the_time_to_the_nanosecond(monkeypatch: pytest.MonkeyP
 
     libc = SimpleNamespace(timerfd_create=alarm._libc.timerfd_create, timerfd_settime=settime)
     monkeypatch.setattr(alarm, "_libc", libc)
+    monkeypatch.setattr(alarm, "time", SimpleNamespace(perf_counter=lambda: 1234.0))
     one = Alarm(print)
-    for when in (1234.000_000_5, 1234.000_3, None, -1.0):
+    for when in (1234.000_000_5, 1234.000_3, None, None, 1235.0, 1233.0):
         one.set(when)
     one.close()
-    assert settings == [(1, 1234_000_000_500), (1, 1234_000_300_000), (1, 0), (1, 1)]
+    assert settings == [(1, 1234_000_000_500), (1, 1234_000_300_000), (1, 0), (1, 1235_000_000_000), (1, 0)]
     assert ctypes.sizeof(alarm._Setting) == 32, "struct itimerspec"
 
 

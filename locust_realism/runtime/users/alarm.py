@@ -26,7 +26,7 @@ from gevent.event import Event
 from gevent.hub import Waiter
 
 _CLOCK_MONOTONIC = 1  # that of perf_counter, see _find_libc
-_ABSOLUTE = _READ = _AT_ONCE_NS = 1
+_ABSOLUTE = _READ = 1
 _NEVER_S = 1e9
 """Due times from here on, 31 years of the clock, are beyond what the alarm is set to."""
 _LATENESSES = 512
@@ -73,12 +73,24 @@ class Alarm:
         return _GRAIN_OF_GEVENT_S if self._file is None else 0.0
 
     def set(self, when: float | None) -> None:
-        """Fire at this ``time.perf_counter()`` time, at once if it is past, never for None."""
-        if self._file is None:
-            self._set_timer(when)
+        """Fire at this ``time.perf_counter()`` time, in the loop's next turn if it is past, never for None."""
+        if self._timer is not None:
+            self._timer.stop()
+            self._timer.close()
+            self._timer = None
+        # the kernel's timer takes 20 microseconds for a time that is past, gevent's one
+        past = when is not None and when <= time.perf_counter()
+        if self._file is not None:
+            self._set_file(None if past else when)
+        if when is not None and (past or self._file is None):
+            self._timer = self._loop.timer(max(0.0, when - time.perf_counter()))
+            self._timer.start(self._ring, update=True)  # else it counts from the loop's last turn
+
+    def _set_file(self, when: float | None) -> None:
+        if when is None and not self._watcher.ref:
             return
         self._watcher.ref = when is not None
-        nanoseconds = 0 if when is None else max(_AT_ONCE_NS, int(when * 1e9))
+        nanoseconds = 0 if when is None else int(when * 1e9)
         self._setting.value_s, self._setting.value_ns = divmod(nanoseconds, 1_000_000_000)
         if _libc.timerfd_settime(self._file, _ABSOLUTE, ctypes.byref(self._setting), None):
             raise OSError(ctypes.get_errno(), "timerfd_settime failed")
@@ -107,15 +119,6 @@ class Alarm:
             return  # set to another time since
         self._watcher.ref = False
         self._ring()
-
-    def _set_timer(self, when: float | None) -> None:
-        if self._timer is not None:
-            self._timer.stop()
-            self._timer.close()
-            self._timer = None
-        if when is not None:
-            self._timer = self._loop.timer(max(0.0, when - time.perf_counter()))
-            self._timer.start(self._ring, update=True)  # else it counts from the loop's last turn
 
 
 def _find_libc() -> ctypes.CDLL | None:
