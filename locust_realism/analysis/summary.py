@@ -7,6 +7,7 @@ live one.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import asdict, replace
 from pathlib import Path
@@ -22,10 +23,20 @@ from locust_realism.analysis.stats.responses import bytes_table, known_responses
 from locust_realism.analysis.verdict.evidence import Evidence, Facts, collect
 from locust_realism.analysis.verdict.judge import judge, name_verdicts
 from locust_realism.analysis.verdict.stages import planned_stages, stage_table
-from locust_realism.analysis.window import held_rows, steady_rows, window_document, with_held, with_untrimmed
+from locust_realism.analysis.verdict.users import begun_within
+from locust_realism.analysis.window import (
+    held_rows,
+    settled,
+    settling_s,
+    steady_rows,
+    window_document,
+    with_held,
+    with_untrimmed,
+)
 from locust_realism.common.json import to_json_safe
+from locust_realism.recording.diagnosis import Diagnosis
 from locust_realism.recording.launches import LaunchLog
-from locust_realism.recording.reading import held_us, read_health, read_info, read_sessions
+from locust_realism.recording.reading import diagnosis_of, held_us, read_health, read_info, read_sessions
 from locust_realism.workload.rates.profile import RateProfile
 from locust_realism.workload.rates.shapes import rate_profile_from_dict
 
@@ -63,7 +74,8 @@ def summarize(
     rows = steady_rows(ordered, settings, run_start_us=run_start_us, window=window)
     part = ordered.take(rows)
     groups = group_table(part, settings)
-    judged = part.take(held_rows(part, facts.held_us))
+    settling = settling_s(part, facts.model, facts.held_us)
+    judged = begun_within(part, held_rows(part, settled(facts.held_us, settling)))
     known_groups = groups if settings.group_sizes is None and len(judged) == len(part) else None
     evidence = collect(judged, settings, facts, known_groups)
     levels = split_levels(part, min_seconds=MIN_LEVEL_S)
@@ -72,7 +84,14 @@ def summarize(
     document: Summary = {
         "schema_version": SCHEMA_VERSION,
         "source": _source(log, source),
-        "window": with_held(window_document(ordered, rows, settings, run_start_us), judged, facts.held_us),
+        "window": with_held(
+            window_document(ordered, rows, settings, run_start_us),
+            judged,
+            facts.held_us,
+            settling=settling,
+            note=evidence.judged_note,
+            missing_s=_missing_s(part, evidence, settling, settings),
+        ),
         "rule": settings.percentile_rule,
         "launches": launch_table(part, settings),
         "response_times": response_table(part, settings),
@@ -97,6 +116,20 @@ def summarize(
         document["charts"] = chart_data(part, origin_us=run_start_us, planned=facts.planned_profile)
     safe: Summary = to_json_safe(document)
     return safe
+
+
+def _missing_s(part: LaunchLog, evidence: Evidence, settling: float, settings: AnalysisSettings) -> float:
+    """Return the seconds by which the run is too short for check 1, 0 if it is long enough or nothing was launched."""
+    bounds, held, gaps = settings.bounds, evidence.facts.held_us, evidence.gaps
+    needed = math.ceil((bounds.standard_errors / bounds.cov_red) ** 2)
+    if held is None or held[0] is None or gaps.n >= needed:
+        return 0.0
+    since = part.take(held_rows(part, held))
+    rate = gaps.rate if gaps.n >= bounds.min_gaps else interval_row(since.launch_us)["rate"] or 0.0
+    if not rate > 0:
+        return 0.0
+    unsettled = settling - float(since.launch_us[-1] - held[0]) / 1e6
+    return max(unsettled, 0.0) + (needed - gaps.n) / rate
 
 
 def _pattern(evidence: Evidence) -> Pattern:
@@ -154,8 +187,14 @@ def recorded_facts(paths: Sequence[Path]) -> Facts:
                 user_starts_us=read_sessions(path).start_us,
                 clock_offset_sd_us=float(offset) if isinstance(offset, int | float) else None,
             )
-            return _with_workload(facts, info.get("workload"))
+            return _with_diagnosis(_with_workload(facts, info.get("workload")), diagnosis_of(path))
     return Facts()
+
+
+def _with_diagnosis(facts: Facts, diagnosis: Diagnosis) -> Facts:
+    start = facts.run_start_us
+    pauses = () if start is None else diagnosis.since(start)
+    return replace(facts, blockers=diagnosis.blockers, others=diagnosis.others, pauses=pauses)
 
 
 def _with_workload(facts: Facts, workload: object) -> Facts:

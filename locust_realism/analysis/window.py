@@ -9,8 +9,10 @@ from dataclasses import dataclass
 import numpy as np
 
 from locust_realism.analysis.document import FourPercentiles, GapRow, Untrimmed, Window
-from locust_realism.analysis.settings import AnalysisSettings
+from locust_realism.analysis.settings import AnalysisSettings, WorkloadModel
 from locust_realism.analysis.stats.steady_state import warm_up_rows
+from locust_realism.analysis.verdict.users import user_times
+from locust_realism.common.durations import write_duration
 from locust_realism.recording.launches import Int64, LaunchLog
 from locust_realism.recording.slices import Slice
 
@@ -18,6 +20,9 @@ Span = tuple[int, int]
 """First and last launch, both included, in epoch microseconds."""
 Held = tuple[int | None, int | None]
 """Full spawn and stop request in epoch microseconds, each None before it happens."""
+SETTLING = 3
+"""Mean waits after full spawn until the launches of a fixed pool no longer follow the spawner."""
+SAMPLED_ROWS = 100_000
 
 
 @dataclass(frozen=True)
@@ -158,17 +163,72 @@ def held_rows(log: LaunchLog, held: Held | None) -> slice:
     return slice(first, max(first, last))
 
 
-def with_held(document: Window, judged: LaunchLog, held: Held | None) -> Window:
-    """Return the window with the part that the verdict covers, where this is not all of it."""
-    if held is None or document["n"] == len(judged):
+def settling_s(log: LaunchLog, model: WorkloadModel, held: Held | None) -> float:
+    """Return the seconds after full spawn in which a fixed pool forgets its start: ``SETTLING`` mean waits, else 0.
+
+    The mean wait is that of the model, else the recorded or estimated one of the launches since full spawn.
+    """
+    if model.kind != "closed" or held is None or held[0] is None:
+        return 0.0
+    if model.think_time_s is not None:
+        return SETTLING * model.think_time_s
+    part = log.take(held_rows(log, held))
+    known = part.think_us[part.think_us >= 0]
+    if len(known):
+        return SETTLING * float(known.mean()) / 1e6
+    mean = user_times(part, max_rows=SAMPLED_ROWS).think_mean
+    return SETTLING * mean if math.isfinite(mean) else 0.0
+
+
+def settled(held: Held | None, settling: float) -> Held | None:
+    """Return the span of the verdict: from ``settling`` seconds after full spawn to the stop request.
+
+    >>> settled((5_000_000, None), 3.0), settled((None, None), 3.0), settled(None, 0.0)
+    ((8000000, None), (None, None), None)
+    """
+    if held is None or held[0] is None:
+        return held
+    return held[0] + round(settling * 1e6), held[1]
+
+
+def with_held(
+    document: Window,
+    judged: LaunchLog,
+    held: Held | None,
+    *,
+    settling: float = 0.0,
+    note: str = "",
+    missing_s: float = 0.0,
+) -> Window:
+    """Return the window with the part that the verdict covers and what a reader needs for it, where there is any.
+
+    ``held`` is full spawn and stop request; the verdict begins ``settling`` seconds after full spawn. ``note`` is a
+    sentence of the evidence. ``missing_s`` seconds more would suffice for a verdict.
+    """
+    if not document["n"] or (not note and (held is None or document["n"] == len(judged))):
         return document
+    text = [_judged_part(document, judged, held, settling)] if held is not None else []
+    if missing_s > 0 and settling:
+        text.append(f"Run the test at least {write_duration(missing_s)} longer: a verdict takes more launches.")
+    sentence = " ".join(part for part in (*text, note) if part)
+    if not sentence:
+        return document
+    return {
+        **document, "judged": len(judged), "judged_sentence": sentence,
+        "sentence": f"{document['sentence']} {sentence}",
+    }  # fmt: skip
+
+
+def _judged_part(document: Window, judged: LaunchLog, held: Held, settling: float) -> str:
     begin, end = held
     if begin is None:
-        text = "The verdict begins at full spawn."
-    elif not len(judged):
-        text = "The verdict covers no request: none was launched between full spawn and the stop request."
-    else:
-        origin = document["origin_us"]
-        until = "" if end is None else f" to the stop request at {(end - origin) / 1e6:,.1f} s"
-        text = f"The verdict covers the time from full spawn at {max(begin - origin, 0) / 1e6:,.1f} s{until}."
-    return {**document, "judged": len(judged), "judged_sentence": text, "sentence": f"{document['sentence']} {text}"}
+        return "The verdict begins at full spawn."
+    if not len(judged) and not settling:
+        return "The verdict covers no request: none was launched between full spawn and the stop request."
+    origin = document["origin_us"]
+    start = max(begin - origin, 0) / 1e6
+    until = "" if end is None else f" to the stop request at {(end - origin) / 1e6:,.1f} s"
+    if not settling:
+        return f"The verdict covers the time from full spawn at {start:,.1f} s{until}."
+    after = f"{SETTLING} mean waits after full spawn at {start:,.1f} s"
+    return f"The verdict covers the time from {start + settling:,.1f} s{until}. It begins {after}."

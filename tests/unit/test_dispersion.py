@@ -10,6 +10,7 @@ from scipy.stats import chi2, kstest
 
 from locust_realism.analysis.stats.intervals import coefficient_of_variation
 from locust_realism.analysis.verdict.dispersion import (
+    Stay,
     autocorrelation,
     clock_tick_us,
     dispersion_table,
@@ -90,11 +91,11 @@ def test_a_varying_population_shows_its_dispersion():
     times = np.repeat(starts, many) + rng.uniform(0, 1, many.sum()) * np.repeat(stays, many)
     times = np.sort(times[(times > 0) & (times < span)])
     windows = [0.1, 1.0, 10.0]
-    rows = dispersion_table(times * 1e6, windows, population_dispersion(windows, rate, stay), memory_s=stay)
+    rows = dispersion_table(times * 1e6, windows, population_dispersion(windows, rate, Stay.of(stay)), memory_s=stay)
     for row in rows:
         assert row["model_low"] * 0.95 < row["idc"] < row["model_high"] * 1.05, row
     assert rows[-1]["idc"] > 5, "far from Poisson"
-    assert population_dispersion([1.0], 2.0, 0.0) == [1.0]
+    assert population_dispersion([1.0], 2.0, Stay.of(0.0)) == [1.0]
 
 
 def test_rescaling_takes_the_planned_variation_out():

@@ -133,9 +133,8 @@ def test_only_the_part_in_which_all_users_ran_is_judged():
     assert part["launches"] == whole["launches"]  # what was launched is shown all the same
     assert part["response_times"] == whole["response_times"]
     assert part["window"]["judged"] == 3000
-    assert part["window"]["sentence"].endswith(
-        f"The verdict covers the time from full spawn at 10.0 s to the stop request at {held[1] / 1e6:.1f} s."
-    )
+    covered = f"The verdict covers the time from full spawn at 10.0 s to the stop request at {held[1] / 1e6:.1f} s."
+    assert covered in part["window"]["sentence"]
 
 
 def test_nothing_is_judged_while_users_are_started():

@@ -21,6 +21,10 @@ from locust_realism.analysis.stats.responses import answered, known_responses, s
 from locust_realism.recording.launches import LaunchLog
 
 MSER_BATCH = 5
+WARM_UP_ERRORS = 4.0
+"""Standard errors by which a warm-up must differ from the rest of the run."""
+BATCHES = 16
+MOST_CORRELATED = 0.9
 SEGMENTS = 20
 """Equal pieces of time; those of a half measure the variation within it and honour dependence in time."""
 JMETER_WINDOW = 20_000
@@ -29,17 +33,18 @@ MIN_SEGMENT_ROWS = 50
 
 
 def mser5(values: Numbers) -> int:
-    """Return the number of leading values to leave out for the smallest standard error of the mean (MSER-5).
+    """Return the number of leading values that are warm-up by MSER-5, at most half of them.
 
-    With b the means of batches of five and d the number of batches left out, minimises
-    sum_{i > d} (b_i - mean_{i > d})^2 / (k - d)^2 over d, without the last five batches. A result beyond half of the
-    values means that the run never became steady. Source: K. P. White, M. J. Cobb and S. C. Spratt,
+    With b the means of batches of five and d the number of batches left out, MSER-5 minimises
+    sum_{i > d} (b_i - mean_{i > d})^2 / (k - d)^2 over d. The result is 0 unless the mean of the leading values differs
+    from the rest by more than ``WARM_UP_ERRORS`` standard errors: the minimum also cuts off the high values that a
+    steady queue happens to begin with, which leaves a mean too low. Source: K. P. White, M. J. Cobb and S. C. Spratt,
     A comparison of five steady-state truncation heuristics for simulation, Winter Simulation Conference, 2000.
 
     >>> rng = np.random.default_rng(3)
     >>> values = np.concatenate((np.linspace(50, 5, 200), rng.normal(5, 1, 800)))
-    >>> 180 <= mser5(values) <= 220
-    True
+    >>> 180 <= mser5(values) <= 220, mser5(values[200:])
+    (True, 0)
     """
     k = len(values) // MSER_BATCH
     if k < 10:
@@ -50,7 +55,41 @@ def mser5(values: Numbers) -> int:
     sums = np.cumsum(means[::-1])[::-1]
     squares = np.cumsum(means[::-1] ** 2)[::-1]
     score = (squares - sums**2 / left) / left**2
-    return int(np.argmin(score[: k - 5])) * MSER_BATCH
+    cut = int(np.argmin(score[: k // 2 + 1]))
+    return cut * MSER_BATCH if cut and _differs(means[:cut], means[cut:]) else 0
+
+
+def _differs(first: Floats, rest: Floats) -> bool:
+    """Return True if the mean of the first values is far from that of the rest, given the rest's autocorrelation."""
+    spread, lasting = float(rest.var()), mean_variance(rest)
+    # A mean varies no more than a single value, however short the first part is.
+    error = math.sqrt(min(lasting * len(rest) / len(first), spread) + lasting)
+    return abs(float(first.mean() - rest.mean())) > WARM_UP_ERRORS * error
+
+
+def mean_variance(values: Floats) -> float:
+    """Return the variance of the mean of consecutive values that depend on each other.
+
+    It is that of ``BATCHES`` means of equal batches, times (1 + r) / (1 - r) for their own lag-1 correlation r.
+    NaN for fewer than two values a batch.
+    """
+    size = len(values) // BATCHES
+    if size < 2:
+        return math.nan
+    means = values[len(values) - size * BATCHES :].reshape(BATCHES, size).mean(axis=1)
+    return float(means.var(ddof=1)) / BATCHES * inflation(means - means.mean(), BATCHES)
+
+
+def inflation(off: Floats, n: int, fitted: int = 1) -> float:
+    """Return the factor (1 + r) / (1 - r) by which lag-1 correlation widens the variance of a mean, at least 1.
+
+    ``off`` are deviations from ``fitted`` estimated means of n values in all; each takes about 1/n off r. Source:
+    M. G. Kendall, Note on bias in the estimation of autocorrelation, Biometrika 41, 1954.
+    """
+    power = float(off @ off)
+    r = float(off[1:] @ off[:-1]) / power if power > 0 else 0.0
+    r = min(max(r + fitted / n, 0.0), MOST_CORRELATED)
+    return (1 + r) / (1 - r)
 
 
 def warm_up_rows(log: LaunchLog) -> int:
@@ -66,7 +105,8 @@ def stability(
     """Return the halves and equal segments of a log in launch order, and the relative changes between the halves.
 
     ``times_us`` are the launch times on the axis on which the rate should be constant (rescaled by the plan), by
-    default the launch times themselves. The standard errors of the changes come from ten segments in each half.
+    default the launch times themselves. The standard errors of the changes come from ten segments in each half and
+    from the correlation of neighbouring ones.
     ``rate_dispersion`` is the expected index of dispersion of the launches in half of the run: users that come and go
     make two halves differ by more than Poisson does.
     """
@@ -90,7 +130,7 @@ def stability(
         }
         for g in range(SEGMENTS)
     ]  # fmt: skip
-    rate = _change(counts.astype(np.float64))
+    rate = _change(counts.astype(np.float64), queues=False)
     # Even launches cannot have a smaller error than Poisson ones in two halves of this size.
     rate["standard_error"] = max(rate["standard_error"] or 0.0, 2 * math.sqrt(max(rate_dispersion, 1.0) / n))
     p50, p95 = _change(found[:, 0] / 1e3), _change(found[:, 2] / 1e3)
@@ -100,15 +140,31 @@ def stability(
     return {"enough": True, "halves": halves, "segments": segments, "changes": changes}
 
 
-def _change(series: Floats) -> doc.Change:
-    """Return (second - first) / first of the means of the two halves of the segments, and its standard error."""
+def _change(series: Floats, *, queues: bool = True) -> doc.Change:
+    """Return (second - first) / first of the means of the two halves of the segments, and its standard error.
+
+    ``queues`` is True for response times: queues last longer than a segment, so that neighbours share their error.
+    """
     half = len(series) // 2
     first, second = (part[np.isfinite(part)] for part in (series[:half], series[half:]))
     if len(first) < 2 or len(second) < 2 or not first.mean():
         return {"change": math.nan, "standard_error": math.nan, "segments": half}
     level = float(first.mean())
     error = math.sqrt(first.var(ddof=1) / len(first) + second.var(ddof=1) / len(second))
+    if queues:
+        error *= math.sqrt(_shared(first, second))
     return {"change": float(second.mean()) / level - 1, "standard_error": error / abs(level), "segments": half}
+
+
+def _shared(first: Floats, second: Floats) -> float:
+    """Return the factor by which the correlation of neighbouring segments widens the variance of a change.
+
+    A slow drift is no such correlation: a common slope of both halves is taken out.
+    """
+    off = np.concatenate((first - first.mean(), second - second.mean()))
+    at = np.concatenate([np.arange(len(part)) - (len(part) - 1) / 2 for part in (first, second)])
+    off = off - at * (float(at @ off) / float(at @ at))
+    return inflation(off, len(off), fitted=3)
 
 
 def _piece(log: LaunchLog, rule: str) -> doc.Half:

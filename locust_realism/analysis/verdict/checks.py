@@ -250,6 +250,8 @@ def group_size(e: Evidence, b: VerdictBounds) -> Finding:
         for row in e.groups
         if row["n"] >= 2 and (cov := row["cov"]) is not None and math.isfinite(cov)
     ]
+    if e.planned:
+        return _no_data("Arrivals or a plan decide on the launches, not a fixed pool of users.")
     if not e.users.users or len(rows) < 2 or rows[-1][1] < b.min_gaps:
         return _no_data(_NO_USERS)
     users, _, all_users_cov = rows[-1]
@@ -300,7 +302,7 @@ def dependence(e: Evidence, b: VerdictBounds) -> Finding:
     ticks = g.rate * e.tick_us / 1e6 if e.tick_us > 1 else 0.0
     by_lag = grade(abs(lag1), b.correlation_amber, b.correlation_red, b.standard_errors * chance)
     # With an estimated mean, one in about 200 samples of exponential gaps exceeds 1.3 / sqrt(n).
-    by_distance = grade(g.distance, b.distance_amber, b.distance_red, 1.3 * chance)
+    by_distance = grade(g.distance, b.distance_amber, b.distance_red, 1.3 / math.sqrt(g.tail_n or g.n))
     by_clock: doc.Status = doc.AMBER if ticks > b.clock_tick_amber else doc.GREEN
     status: doc.Status = max((by_lag, by_distance, by_clock), key=doc.SEVERITY.__getitem__)
     if status == doc.NO_DATA:
@@ -347,18 +349,23 @@ def steadiness(e: Evidence, b: VerdictBounds) -> Finding:
         # Student's t for the standard error from few segments, by the first term of its expansion.
         k = b.standard_errors + (b.standard_errors**3 + b.standard_errors) / (4 * (2 * segments - 2))
         if math.isfinite(change):
-            graded.append((grade(abs(change), b.half_amber, b.half_red, k * error), change, k * error, figure))
+            small = e.difference_ms(key) < b.min_difference_ms
+            status = doc.GREEN if small else grade(abs(change), b.half_amber, b.half_red, k * error)
+            graded.append((status, change, k * error, figure))
     if not graded:
         return unknown
     status, change, chance, figure = max(graded, key=lambda found: (doc.SEVERITY[found[0]], abs(found[1])))
     share = e.steady["mser5_share"] or 0.0
     mean, error, _ = e.change("mean")
-    drifts = abs(mean) > max(b.half_amber, b.standard_errors * error)
-    if status == doc.GREEN and share > b.mser_share_amber and drifts:
+    matters = not e.difference_ms("mean") < b.min_difference_ms
+    drifts = matters and abs(mean) > max(b.half_amber, b.standard_errors * error)
+    # The cut of MSER-5 ends at half of the run.
+    late = round(share, 2) >= b.mser_share_amber
+    if status == doc.GREEN and late and drifts:
         status = doc.AMBER
     seen = f"The {figure} of the second half differs by {change:+.1%} from that of the first"
     seen += f", where chance alone explains {chance:.0%}" if status == doc.NO_DATA else ""
-    seen += f"; by MSER-5 the first {share:.0%} are warm-up." if share > b.mser_share_amber else "."
+    seen += f"; by MSER-5 the first {share:.0%} are warm-up." if late else "."
     return Finding(status, abs(change), b.half_amber, seen, readings.UNSTEADY)
 
 

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import Protocol
 
 import numpy as np
@@ -24,7 +25,16 @@ MIN_WINDOWS = 20
 """Fewest windows from which a variance of counts is estimated."""
 MAX_BINS = 4_000_000
 MODEL_INTERVALS = 200_000
+STAY_SHARES = tuple((1 - 10 ** -(np.arange(1, 121) / 20)).tolist())
+"""Shares at which a law of stays is known by its quantiles: .11, .21 ... .999999, dense in the tail."""
 Z95 = 1.959963984540054
+MIN_STALLS = 3
+MOST_STALLS = 0.02
+"""Share of the gaps from which long ones are no stalls but the usual pattern."""
+CHANCE_STALLS = 0.1
+"""Share of the stalls that may be long gaps of independent launches."""
+REGULAR = 0.3
+"""CoV of the distances between stalls below which they have a period."""
 
 
 class Profile(Protocol):
@@ -156,15 +166,82 @@ def renewal_dispersion(window_s: Sequence[float], trips_s: Floats, seed: int = 0
     ]
 
 
-def population_dispersion(window_s: Sequence[float], rate_per_user: float, session_s: float) -> list[float]:
-    """Return the IDC of users who arrive as a Poisson process, stay exp(S) and launch at rate r each.
+@dataclass(frozen=True)
+class Stay:
+    """Law of the stays of a population's users, by its knots: stay ``t`` in seconds, share ``left`` that stays longer.
 
-    1 + 2 r S (1 - (1 - exp(-w/S)) / (w/S)): the launches vary with the number of users.
+    ``residual`` is the integral of ``left`` from each knot on, ``mean`` its first value.
     """
-    if session_s <= 0:
+
+    t: Floats
+    left: Floats
+    residual: Floats
+
+    @classmethod
+    def of(cls, mean_s: float, quantiles_s: Sequence[float] | None = None) -> Stay:
+        """Return the law with these quantiles at ``STAY_SHARES``; the exponential one without.
+
+        >>> round(Stay.of(30).mean, 2)
+        30.0
+        """
+        shares = np.asarray(STAY_SHARES)
+        given = -mean_s * np.log1p(-shares) if quantiles_s is None else np.asarray(quantiles_s, dtype=np.float64)
+        t, left = np.concatenate(([0.0], given)), np.concatenate(([1.0], 1 - shares))
+        areas = np.diff(t) * (left[1:] + left[:-1]) / 2
+        # Straight lines between the knots miss a little of the mean.
+        residual = np.concatenate((np.cumsum(areas[::-1])[::-1], [0.0]))
+        return cls(t, left, residual * (mean_s / residual[0]) if residual[0] > 0 else residual)
+
+    @property
+    def mean(self) -> float:
+        """Mean stay in seconds."""
+        return float(self.residual[0])
+
+    @property
+    def memory_s(self) -> float:
+        """Seconds for which a deviation of the number of users lasts: 2 x integral of its squared correlation.
+
+        The correlation after t is the residual at t over the mean; an exponential law has the mean stay.
+        """
+        if self.mean <= 0:
+            return 0.0
+        square = (self.residual / self.mean) ** 2
+        return float((np.diff(self.t) * (square[1:] + square[:-1])).sum())
+
+
+def population_dispersion(window_s: Sequence[float], rate_per_user: float, stay: Stay) -> list[float]:
+    """Return the IDC of users who arrive as a Poisson process and launch at rate r each while they stay.
+
+    The launches vary with the number of users N, of covariance C(t) = lambda * integral from t of (1 - F):
+    IDC(w) = 1 + 2 r^2 / (rate w) * integral from 0 to w of (w - t) C(t) dt, with rate = r lambda S; the limit at long
+    windows is 1 + r S (1 + c^2), S the mean stay and c its CoV. Source: D. R. Cox and V. Isham, Point Processes, 1980,
+    section 3.3 (doubly stochastic Poisson processes), with the M/G/infinity queue as the rate.
+
+    >>> [round(value, 1) for value in population_dispersion([0.01, 1e6], 2.0, Stay.of(5.0))]
+    [1.0, 21.0]
+    """
+    if stay.mean <= 0 or not rate_per_user > 0:
         return [1.0 for _ in window_s]
-    shares = [window / session_s for window in window_s]
-    return [1 + 2 * rate_per_user * session_s * (1 + math.expm1(-share) / share) for share in shares]
+    found = []
+    for window in window_s:
+        t = np.unique(np.concatenate((stay.t[stay.t < window], np.linspace(0, window, 200))))
+        weighted = (window - t) * np.interp(t, stay.t, stay.residual, right=0.0) / stay.mean
+        area = float((np.diff(t) * (weighted[1:] + weighted[:-1])).sum()) / 2
+        found.append(1 + 2 * rate_per_user * area / window)
+    return found
+
+
+def seen_in(span_s: float, window_s: Sequence[float], curve: Sequence[float], at_span: float) -> list[float]:
+    """Return the expected sample IDC within ``span_s`` seconds of a process with this ``curve``, ``at_span`` its end.
+
+    k windows deviate from their own mean, which varies itself: (k IDC(w) - IDC(T)) / (k - 1), k = T / w. Variation
+    slower than the run is no variation within it.
+
+    >>> seen_in(100.0, [1.0, 5.0], [1.0, 1.0], 1.0)
+    [1.0, 1.0]
+    """
+    counts = [span_s / window for window in window_s]
+    return [(k * value - at_span) / (k - 1) if k > 1 else value for k, value in zip(counts, curve, strict=True)]
 
 
 def dispersion_table(
@@ -199,23 +276,28 @@ def dispersion_table(
 def local_gaps(gaps: Floats, per_window: int) -> tuple[Floats, float]:
     """Return the gaps over the mean of their window, and their CoV, so that a slow drift is no bunching.
 
-    Windows are ``per_window`` consecutive gaps; a rest is left out unless it is all there is. The CoV is corrected for
-    the estimated means: for exponential gaps the mean squared CoV within windows of m gaps is m / (m + 1).
+    The windows are consecutive, of ``per_window`` gaps at least and of nearly equal size, and cover every gap. The CoV
+    is corrected for the estimated means: for exponential gaps the mean squared CoV within m gaps is m / (m + 1).
 
     >>> gaps = np.random.default_rng(1).exponential(np.linspace(1, 5, 20_000))
     >>> _, cov = local_gaps(gaps, 200)
     >>> round(cov, 2)
     1.0
     """
-    m = min(per_window, len(gaps))
-    if m < 2:
+    n = len(gaps)
+    if n < 2:
         return gaps, math.nan
-    pieces = gaps[: len(gaps) // m * m].reshape(-1, m)
-    means = pieces.mean(axis=1, keepdims=True)
-    means[means == 0] = math.nan
-    relative = pieces / means
-    squares = np.nanmean(relative.var(axis=1, ddof=1)) if np.isfinite(means).any() else math.nan
-    return np.nan_to_num(relative.ravel(), nan=0.0), math.sqrt(float(squares) * (m + 1) / m)
+    windows = max(n // max(per_window, 2), 1)
+    edges = np.linspace(0, n, windows + 1).astype(np.int64)
+    size = np.diff(edges)
+    means = np.add.reduceat(gaps, edges[:-1]) / size
+    relative = gaps / np.repeat(np.where(means > 0, means, np.inf), size)
+    squares = np.add.reduceat(relative * relative, edges[:-1])
+    known = means > 0
+    if not known.any():
+        return relative, math.nan
+    variance = (squares - size) / (size - 1) * (size + 1) / size
+    return relative, math.sqrt(max(float(np.average(variance[known], weights=size[known])), 0.0))
 
 
 def autocorrelation(values: Floats, lags: int = 20) -> list[float]:
@@ -225,6 +307,56 @@ def autocorrelation(values: Floats, lags: int = 20) -> list[float]:
         return []
     power, *products = lagged_products(values - values.mean(), lags)
     return [product / power for product in products] if power else []
+
+
+@dataclass(frozen=True)
+class Stalls:
+    """Repeated pauses: their number, mean length and mean distance from start to start in seconds.
+
+    ``regular`` is True if these distances have a CoV below ``REGULAR``.
+    """
+
+    number: int
+    mean_s: float
+    period_s: float
+    regular: bool = False
+
+
+def repeated_stalls(relative: Floats, launches_us: Int64) -> Stalls | None:
+    """Return the pauses that are too long for independent launches, None for fewer than ``MIN_STALLS`` of them.
+
+    ``relative`` are the gaps over their expected mean, in the order of the launches. Of n exponential gaps n exp(-x)
+    exceed x mean gaps: the longest k gaps are stalls while at most a tenth of them is expected by chance.
+
+    >>> gaps = np.random.default_rng(1).exponential(1.0, 10_000)
+    >>> repeated_stalls(gaps, np.cumsum(np.insert(gaps, 0, 0.0) * 1e4).astype(np.int64)) is None
+    True
+    >>> gaps[500::1000] += 30
+    >>> found = repeated_stalls(gaps, np.cumsum(np.insert(gaps, 0, 0.0) * 1e4).astype(np.int64))
+    >>> found.number, round(found.mean_s, 1), round(found.period_s), found.regular
+    (10, 0.3, 10, True)
+    """
+    n = len(relative)
+    most = int(MOST_STALLS * n) + 1
+    if most <= MIN_STALLS:
+        return None
+    longest = np.argpartition(relative, n - most)[n - most :]
+    longest = longest[np.argsort(-relative[longest])]
+    k = np.arange(1, most + 1)
+    beyond_chance = np.flatnonzero(n * np.exp(-relative[longest]) < CHANCE_STALLS * k)
+    number = int(k[beyond_chance[-1]]) if len(beyond_chance) else 0
+    if not MIN_STALLS <= number < most:
+        return None
+    # A usual gap among far longer ones is none of them.
+    longest = longest[:number][relative[longest[:number]] >= float(np.median(relative[longest[:number]])) / 2]
+    number = len(longest)
+    rows = np.sort(longest)
+    starts, lengths = launches_us[rows] / 1e6, np.diff(launches_us)[rows] / 1e6
+    # A gap lasts as long as the stall and a usual gap together.
+    usual = float(np.median(lengths / relative[rows]))
+    between = np.diff(starts)
+    varies = float(between.std() / between.mean()) if between.mean() > 0 else math.inf
+    return Stalls(number, max(float(lengths.mean()) - usual, 0.0), float(between.mean()), varies < REGULAR)
 
 
 def exponential_distance(ordered_gaps: Floats) -> float:

@@ -16,16 +16,22 @@ from locust_realism.analysis.stats.intervals import coefficient_of_variation, gr
 from locust_realism.analysis.stats.steady_state import steady_state
 from locust_realism.analysis.verdict import detrend, rhythm
 from locust_realism.analysis.verdict import dispersion as scale
-from locust_realism.analysis.verdict.users import UserTimes, task_starts, user_times
+from locust_realism.analysis.verdict.dispersion import Stalls
+from locust_realism.analysis.verdict.users import UserTimes, marks_tasks, task_starts, user_times
 from locust_realism.recording.launches import LaunchLog
 from locust_realism.workload.users.launching import MISSED_AFTER_S
 
 HalfFigure = Literal["p50", "p95", "mean", "rate"]
+_HALF_KEYS: dict[str, Literal["p50_ms", "p95_ms", "mean_ms"]] = {"p50": "p50_ms", "p95": "p95_ms", "mean": "mean_ms"}
 
 SHORT_GAP = 0.1
+"""Share of the mean gap below which a gap is short, unless the process needs longer for a launch."""
+MEASURABLE = 0.5
+"""Largest short gap, in mean gaps, whose frequency says something about the users."""
 SHORT_GAP_SHARE = -math.expm1(-SHORT_GAP)
 """Share of exponential gaps that are shorter than a tenth of their mean: 0.0952."""
 LONGEST_SHARE = 0.001
+INFERRED = "Pauses of the users separate their tasks, since the log does not mark them."
 COARSE = 0.3
 """Launches in a grain from which the grain shows in the CoV of the groups: sqrt(1 + m^2 / 6) is 1.008 here."""
 
@@ -62,17 +68,12 @@ class Facts:
 
 
 @dataclass(frozen=True)
-class Stalls:
-    """Repeated pauses of all launches: their number, mean length and mean distance from start to start in seconds."""
-
-    number: int
-    mean_s: float
-    period_s: float
-
-
-@dataclass(frozen=True)
 class Gaps:
-    """Figures of the gaps between launches, relative to their expected mean."""
+    """Figures of the gaps between launches, relative to their expected mean.
+
+    ``short_share`` is the share of short gaps over that of independent users. ``distance`` is that of the ``tail_n``
+    longer gaps from the exponential distribution; no process launches the short ones exactly.
+    """
 
     n: int = 0
     rate: float = math.nan
@@ -86,6 +87,7 @@ class Gaps:
     cov_without_longest: float = math.nan
     correlations: tuple[float, ...] = ()
     distance: float = math.nan
+    tail_n: int = 0
 
 
 @dataclass(frozen=True)
@@ -94,6 +96,8 @@ class Evidence:
 
     - ``short_gap_s`` gaps below it count as short, NaN without launches; ``short_gap_measurable`` is False where it
       comes near the mean gap, so that the generator cannot make gaps that short
+    - ``grain_us`` grain of the launch times that was spread out
+    - ``planned`` True where a plan or arrivals decide on the launches, so that rules for fixed pools do not apply
     - ``stalls`` repeated pauses of all launches, None without
     - ``judged_note`` sentence on the judged part that a reader needs, empty without one
     - ``server_stalls`` repeated times without an answer while requests went on leaving, None without
@@ -117,6 +121,8 @@ class Evidence:
     profile: scale.Profile | None = None
     short_gap_s: float = math.nan
     short_gap_measurable: bool = True
+    grain_us: int = 1
+    planned: bool = False
     stalls: Stalls | None = None
     judged_note: str = ""
     server_stalls: Stalls | None = None
@@ -138,46 +144,83 @@ class Evidence:
             return math.nan, math.nan, 0
         return row["change"], row["standard_error"], row["segments"]
 
+    def difference_ms(self, figure: HalfFigure) -> float:
+        """Return the distance of a response time between the halves in milliseconds; NaN for the rate or if unknown."""
+        halves = self.steady.get("halves", [])
+        if figure == "rate" or len(halves) < 2:
+            return math.nan
+        key = _HALF_KEYS[figure]
+        first, second = halves[0][key], halves[1][key]
+        return math.nan if first is None or second is None else abs(second - first)
+
 
 def collect(
     log: LaunchLog, settings: AnalysisSettings, facts: Facts, groups: Sequence[GroupRow] | None = None
 ) -> Evidence:
     """Measure a log in launch order; ``groups`` are its rows by group size if they have been computed already."""
+    model, marked = facts.model, marks_tasks(log)
     users = user_times(log, max_rows=settings.max_user_rows)
-    per_task = facts.model.requests_per_task or users.requests_per_task
-    starts = log.take(np.flatnonzero(task_starts(log))) if users.requests_per_task > 1 else log
+    starts = log
+    if marked or users.requests_per_task > 1:
+        begins = task_starts(log, spawned=model.kind == "closed")
+        starts = log if begins.all() else log.take(np.flatnonzero(begins))
     start_us = facts.run_start_us if facts.run_start_us is not None else int(log.launch_us[0]) if len(log) else 0
     tick = scale.clock_tick_us(log.launch_us)
-    grain = detrend.grain_us(tick, settings)
+    wake_s = facts.health.get("wake_p90_ms", math.nan) / 1e3
+    grain = detrend.grain_us(tick, settings, wake_s if marked else math.nan)
     profile = _launch_profile(facts, log, start_us)
     times = detrend.flat_times(starts.launch_us, profile, start_us, grain)
+    span_s = float(times[-1] - times[0]) / 1e6 if len(times) > 1 else 0.0
     per_window = detrend.gaps_per_window(times, users.round_trip)
     late_p50, late_p99 = _lateness_s(log, facts.missed_launches)
     known = log.users[log.users >= 0]
     if profile is not None or starts is not log or detrend.per_grain(log.launch_us, grain) >= COARSE or groups is None:
         groups = _groups(starts, times, users.users, settings, profile, grain)
     start_cov, start_n = _starts(facts, log, start_us)
-    halves = _half_dispersion(times, users, facts.model)
+    stay = _stay(model)
+    halves = scale.population_dispersion([span_s / 2], 1 / users.round_trip, stay)
+    mean_gap = span_s / (len(times) - 1) if span_s else math.nan
+    floors = [] if math.isnan(mean_gap) else [floor / mean_gap for floor in (wake_s, launch_cpu_s(log, facts))]
+    short = max([SHORT_GAP, *floors])
+    gaps, long_gaps = _gaps(times, starts.launch_us, start_us, per_window, profile is not None, short)
     return Evidence(
-        gaps=_gaps(times, starts.launch_us, start_us, per_window, profile is not None),
+        gaps=gaps,
         users=users,
         facts=replace(facts, run_start_us=start_us),
         tick_us=tick,
-        per_task=per_task,
+        per_task=model.requests_per_task or users.requests_per_task,
         population=float(known.mean()) if len(known) else math.nan,
         groups=groups,
-        dispersion=_dispersion(times, users, facts.model),
-        steady=steady_state(log, settings, times if starts is log else None, rate_dispersion=halves),
+        dispersion=_dispersion(times, users, model, stay),
+        steady=steady_state(log, settings, times if starts is log else None, rate_dispersion=halves[0]),
         lateness_p50_s=late_p50,
         lateness_p99_s=late_p99,
         starts=start_n,
         starts_cov=start_cov,
         workers=worker_rows(starts, grain, times if profile is None else None),
         profile=profile,
+        short_gap_s=short * mean_gap,
+        short_gap_measurable=short <= MEASURABLE,
+        grain_us=grain,
+        planned=model.kind == "open" or (model.kind == "unknown" and bool((log.planned_us >= 0).any())),
+        stalls=long_gaps,
+        judged_note=INFERRED if users.inferred else "",
         server_stalls=Stalls(*stalls) if (stalls := rhythm.answer_stalls(log)) else None,
         retries=rhythm.retry_share(log),
         period_s=rhythm.launch_period_s(times),
     )
+
+
+def launch_cpu_s(log: LaunchLog, facts: Facts) -> float:
+    """Return the CPU time of a launch in the busiest worker in seconds, NaN where unknown.
+
+    Code that blocks the event loop is no part of a launch.
+    """
+    cpu = facts.health.get("cpu_max", math.nan) - facts.health.get("blocked", 0.0)
+    launches = float(count_codes(log.worker, int(log.worker.max(initial=0)) + 1).max()) if len(log) else 0.0
+    if not launches or math.isnan(cpu):
+        return math.nan
+    return max(cpu, 0.0) * float(log.launch_us[-1] - log.launch_us[0]) / 1e6 / launches
 
 
 def _lateness_s(log: LaunchLog, missed: int) -> tuple[float, float]:
@@ -220,10 +263,13 @@ def _groups(
     return rows
 
 
-def _gaps(times: Floats, launches: Int64, start_us: int, per_window: int, planned: bool) -> Gaps:
+def _gaps(
+    times: Floats, launches: Int64, start_us: int, per_window: int, planned: bool, short: float
+) -> tuple[Gaps, Stalls | None]:
+    """Return the figures of the gaps, of which those below ``short`` mean gaps are short, and the repeated stalls."""
     n = len(times) - 1
     if n < 2 or times[-1] <= times[0]:
-        return Gaps(n=max(n, 0))
+        return Gaps(n=max(n, 0)), None
     raw = np.diff(launches)
     longest = int(np.argmax(raw))
     longest_s, raw_cov = float(raw[longest]) / 1e6, coefficient_of_variation(raw)
@@ -234,51 +280,51 @@ def _gaps(times: Floats, launches: Int64, start_us: int, per_window: int, planne
         cov = coefficient_of_variation(relative)
     else:
         relative, cov = scale.local_gaps(relative, per_window)
-    short_share = float((relative < SHORT_GAP).mean()) / SHORT_GAP_SHARE
     correlations = tuple(scale.autocorrelation(relative))
     squares = inner_product(relative, relative)
+    stalls = scale.repeated_stalls(relative, launches)
     # The order of the gaps no longer matters.
     relative.sort()
     top = max(1, math.ceil(LONGEST_SHARE * len(relative)))
     tail = relative[len(relative) - top :]
-    return Gaps(
+    few = int(np.searchsorted(relative, short))
+    beyond = relative[few:] - short
+    beyond /= beyond.mean()
+    found = Gaps(
         n=n,
         rate=n / (float(launches[-1] - launches[0]) / 1e6),
         raw_cov=raw_cov,
         cov=cov,
         kind="planned" if planned else "windowed",
-        short_share=short_share,
+        short_share=few / n / -math.expm1(-short),
         longest_share=inner_product(tail, tail) / squares if squares else math.nan,
         longest_s=longest_s,
         longest_at_s=float(launches[longest] - start_us) / 1e6,
         cov_without_longest=coefficient_of_variation(relative[: len(relative) - top]),
         correlations=correlations,
-        distance=scale.exponential_distance(relative),
+        distance=scale.exponential_distance(beyond),
+        tail_n=n - few,
     )
+    return found, stalls
 
 
-def _dispersion(times: Floats, users: UserTimes, model: WorkloadModel) -> list[DispersionRow]:
+def _stay(model: WorkloadModel) -> scale.Stay:
+    """Return the law of a population's stays, of mean 0 where the number of users does not vary."""
+    mean_s = (model.session_s or 0.0) if model.kind == "open" else 0.0
+    return scale.Stay.of(mean_s, model.session_quantiles_s if mean_s else None)
+
+
+def _dispersion(times: Floats, users: UserTimes, model: WorkloadModel, stay: scale.Stay) -> list[DispersionRow]:
     span = float(times[-1] - times[0]) / 1e6 if len(times) > 1 else 0.0
     windows = scale.window_ladder(span)
-    curve, memory = None, _memory(model)
+    curve = None
     if model.kind == "closed" and model.think_time_s is not None and len(users.trips):
         # Observed round trips, not planned ones: check 8 compares the think times with the plan.
         curve = scale.renewal_dispersion(windows, users.trips)
-    elif memory and users.round_trip > 0:
-        curve = scale.population_dispersion(windows, 1 / users.round_trip, memory)
-    return scale.dispersion_table(times, windows, curve, memory_s=memory)
-
-
-def _memory(model: WorkloadModel) -> float:
-    """Return the seconds for which a deviation of the number of users lasts."""
-    return model.session_s or 0.0 if model.kind == "open" else 0.0
-
-
-def _half_dispersion(times: Floats, users: UserTimes, model: WorkloadModel) -> float:
-    half = float(times[-1] - times[0]) / 2e6 if len(times) else 0.0
-    if half <= 0 or not users.round_trip > 0:
-        return 1.0
-    return scale.population_dispersion([half], 1 / users.round_trip, _memory(model))[0]
+    elif stay.mean and users.round_trip > 0:
+        *curve, at_span = scale.population_dispersion([*windows, span], 1 / users.round_trip, stay)
+        curve = scale.seen_in(span, windows, curve, at_span)
+    return scale.dispersion_table(times, windows, curve, memory_s=stay.memory_s)
 
 
 def _starts(facts: Facts, log: LaunchLog, start_us: int) -> tuple[float, int]:

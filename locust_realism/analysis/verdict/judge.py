@@ -13,7 +13,7 @@ import numpy as np
 from locust_realism.analysis.document import AMBER, GREEN, NO_DATA, RED, Cause, Check, NameVerdict, Status, Verdict
 from locust_realism.analysis.percentiles import order_by_group
 from locust_realism.analysis.settings import AnalysisSettings, VerdictBounds
-from locust_realism.analysis.stats.intervals import busiest_labels, coefficient_of_variation, user_ranks
+from locust_realism.analysis.stats.intervals import busiest_labels, coefficient_of_variation
 from locust_realism.analysis.verdict.causes import Findings, missing_figures, root_causes, worst_status
 from locust_realism.analysis.verdict.checks import CHECKS, grade_cov
 from locust_realism.analysis.verdict.detrend import flat_times, gaps_per_window

@@ -1,4 +1,7 @@
-"""Think times, round trips and tasks of single users."""
+"""Tasks of users, the unit of the verdict, and the think times and round trips of single users.
+
+A recording marks the tasks (columns ``task`` and ``think_us``); in other logs the pauses of a user separate them.
+"""
 
 from __future__ import annotations
 
@@ -10,7 +13,7 @@ from numpy.typing import NDArray
 
 from locust_realism.analysis.percentiles import Floats, Int64, Integers
 from locust_realism.analysis.stats.intervals import inner_product, user_ranks
-from locust_realism.recording.launches import LaunchLog
+from locust_realism.recording.launches import MISSING, LaunchLog
 
 Booleans = NDArray[np.bool_]
 
@@ -19,8 +22,9 @@ IN_TASK_SHARE = 0.01
 SINGLE_REQUEST = 0.1
 """Share of such pauses below which every request counts as a task: an exponential think time has 1 % of them."""
 MIN_USER_GAPS = 10
-MOST_WEIGHT = 4.0
-"""Largest weight of a time between launches; a short one has 1."""
+MIN_USERS = 20
+"""Fewest users whose differences give the standard error of the think time; of fewer ones the round trips do."""
+ABSENT = 10.0
 CLOCK_S = 0.002
 """Overlap in seconds of a launch with the last response that rounded times explain."""
 
@@ -29,12 +33,14 @@ CLOCK_S = 0.002
 class UserTimes:
     """Times of users, in seconds; NaN where unknown.
 
-    - ``response_share`` R / (R + Z), averaged over time
+    - ``users`` number of users that launched something, ``present`` mean number of users in the test
+    - ``response_share`` R / (R + Z), averaged over time; R lasts from a task's first launch to its last response
     - ``think_mean``, ``think_se`` mean of the think times between tasks, and its standard error
-    - ``round_trip`` mean time from a task's launch to the same user's next, ``trips`` these times, shape (m,)
+    - ``round_trip`` user-seconds a task, ``trips`` times from a task's launch to the same user's next, shape (m,)
     - ``user_cov`` median over users of the CoV of their round trips
-    - ``overlap`` share of launches before the answer to the same user's last request
-    - ``requests_per_task`` requests that follow each other without a think time
+    - ``overlap`` share of tasks begun before the last response to the same user's previous task
+    - ``requests_per_task`` mean number of requests of a task
+    - ``inferred`` True if pauses separate the tasks, since the log does not mark them
     """
 
     users: int = 0
@@ -45,34 +51,151 @@ class UserTimes:
     user_cov: float = math.nan
     overlap: float = math.nan
     requests_per_task: float = 1.0
+    present: float = math.nan
+    inferred: bool = False
     trips: Floats = field(default_factory=lambda: np.zeros(0), repr=False, compare=False)
 
 
 @dataclass(frozen=True)
-class _Steps:
-    """Steps from each launch to the same user's next one, user by user; ``row`` is the later launch's row in the log.
+class Tasks:
+    """Tasks of users as columns of shape (n,), by user and launch.
 
-    ``response`` is the response time of the earlier launch in seconds, 0 where it is unknown (``answered`` False).
+    ``start`` is the first launch and ``span`` the time to the last response in seconds, NaN where a response time is
+    unknown; ``think`` is the recorded pause before the task, NaN where unknown.
     """
 
-    row: Int64
     user: Integers
-    gap: Floats
-    response: Floats
-    answered: Booleans
+    start: Floats
+    span: Floats
+    think: Floats
 
-    @property
-    def think(self) -> Floats:
-        """Pause after the answer in seconds; the whole gap where the answer has no time."""
-        return np.maximum(self.gap - self.response, 0.0)
+    def __len__(self) -> int:
+        return len(self.user)
 
-    def take(self, rows: Booleans) -> _Steps:
-        """Return the steps of a selection."""
-        return _Steps(self.row[rows], self.user[rows], self.gap[rows], self.response[rows], self.answered[rows])
+
+def marks_tasks(log: LaunchLog) -> bool:
+    """Return True if the log says which task each request belongs to."""
+    return bool((log.task >= 0).any())
+
+
+def task_numbers(log: LaunchLog, *, spawned: bool = False) -> Int64:
+    """Return a number of the task of each launch of a log in launch order, shape (n,), equal within a task only.
+
+    Where the log marks tasks, launches of users outside of tasks have MISSING; else a pause longer than 1 % of the mean
+    pause ends a task. A launch of an unknown user is a task of its own. ``spawned`` leaves out unplanned first tasks of
+    users: the spawner of a fixed pool chose their time, not the users.
+
+    >>> log = LaunchLog.build([0, 1, 2, 900, 901], 1, slot=[0, 0, 1, 0, -1], task=[0, 0, 1, -1, -1])
+    >>> task_numbers(log).tolist()
+    [0, 0, 1, -1, 2]
+    """
+    key = _marked_keys(log) if marks_tasks(log) else _inferred_keys(log)
+    if spawned and marks_tasks(log):
+        planned = np.unique(key[log.planned_us >= 0])
+        key[(log.slot >= 0) & (log.think_us < 0) & ~np.isin(key, planned)] = MISSING
+    alone = (key < 0) & (log.slot < 0)
+    key[alone] = np.arange(int(alone.sum())) + (int(key.max(initial=-1)) + 1)
+    return key
+
+
+def _marked_keys(log: LaunchLog) -> Int64:
+    """Return keys of (worker, task)."""
+    workers = int(log.worker.max(initial=0)) + 1
+    return np.where(log.task >= 0, log.task * workers + log.worker, np.int64(MISSING))
+
+
+def _inferred_keys(log: LaunchLog) -> Int64:
+    """Return keys that change after each pause of a user that is no pause within a task."""
+    key = np.full(len(log), MISSING, dtype=np.int64)
+    rows, who = _by_user(user_ranks(log)[0])
+    if not len(rows):
+        return key
+    launches, response = log.launch_us[rows], log.response_us[rows]
+    same = who[1:] == who[:-1]
+    gap = np.diff(launches) / 1e6
+    waited = np.maximum(response[:-1], 0) / 1e6
+    pause = np.maximum(gap - waited, 0.0)
+    # Pauses within a task are shorter than almost every think time, and lie after the response.
+    mean = float(pause[same].mean()) if same.any() else 0.0
+    within = same & (pause < IN_TASK_SHARE * mean) & (gap >= waited - CLOCK_S)
+    if not within.sum() > SINGLE_REQUEST * same.sum():
+        within[:] = False
+    key[rows] = np.cumsum(np.concatenate(([0], ~within)))
+    return key
+
+
+def _by_user(ranks: Integers) -> tuple[Int64, Integers]:
+    """Return the rows of known users by user, each user's in their order, and the user of each."""
+    rows = np.flatnonzero(ranks >= 0)
+    who = ranks[rows]
+    narrow = who.astype(np.uint16) if len(who) and int(who.max()) < 2**16 else who
+    order = np.argsort(narrow, kind="stable")
+    return rows[order], who[order]
+
+
+def task_starts(log: LaunchLog, *, spawned: bool = False) -> Booleans:
+    """Mark the launches, of a log in launch order, that begin a task; one of an unknown user does.
+
+    ``spawned`` as in :func:`task_numbers`.
+    """
+    found = np.zeros(len(log), dtype=np.bool_)
+    found[first_rows(task_numbers(log, spawned=spawned))] = True
+    return found
+
+
+def first_rows(numbers: Int64) -> Int64:
+    """Return the rows of the first launch of each number except MISSING, in order of launch.
+
+    >>> first_rows(np.array([4, 4, -1, 2, 4, 2])).tolist()
+    [0, 3]
+    """
+    known = np.flatnonzero(numbers >= 0)
+    return np.sort(known[np.unique(numbers[known], return_index=True)[1]])
+
+
+def begun_within(log: LaunchLog, rows: slice) -> LaunchLog:
+    """Return ``rows`` of a log in launch order, without the launches of tasks that began before them.
+
+    >>> log = LaunchLog.build([0, 1, 2, 3], 1, slot=0, task=[0, 0, 1, 1])
+    >>> begun_within(log, slice(1, 4)).launch_us.tolist()
+    [2, 3]
+    """
+    part = log.take(rows)
+    if not rows.start or not marks_tasks(part):
+        return part
+    key, before = _marked_keys(part), _marked_keys(log.take(slice(0, rows.start)))
+    return part.take((key < 0) | ~np.isin(key, np.unique(before)))
+
+
+def user_tasks(log: LaunchLog, ranks: Integers) -> Tasks:
+    """Return the tasks of the users with a rank >= 0, of a log in launch order."""
+    numbers = np.where(ranks >= 0, task_numbers(log), MISSING)
+    rows = np.flatnonzero(numbers >= 0)
+    if not len(rows):
+        return Tasks(np.zeros(0, dtype=np.int32), *(np.zeros(0) for _ in range(3)))
+    rows = rows[np.argsort(numbers[rows], kind="stable")]
+    edges = np.flatnonzero(np.diff(numbers[rows], prepend=-1))
+    response = log.response_us[rows]
+    end = np.maximum.reduceat(log.launch_us[rows] + response, edges)
+    first = rows[edges]
+    start = log.launch_us[first]
+    answered = np.minimum.reduceat(response, edges) >= 0
+    think = log.think_us[first]
+    order = np.lexsort((start, ranks[first]))
+    return Tasks(
+        ranks[first][order],
+        ((start - log.launch_us[0]) / 1e6)[order],
+        np.where(answered, (end - start) / 1e6, math.nan)[order],
+        np.where(think >= 0, think / 1e6, math.nan)[order],
+    )
 
 
 def user_times(log: LaunchLog, *, max_rows: int = 1_000_000) -> UserTimes:
     """Return the times of users of a log in launch order; a long log is sampled by user, to ``max_rows`` rows.
+
+    Think time and R / (R + Z) follow from renewal-reward: U users in T seconds begin n tasks, so that a task takes
+    U T / n, of which the user waits R. Unlike pauses that lie wholly in the window, this has no bias in a short one.
+    Source: S. M. Ross, Introduction to Probability Models, chapter 7 (renewal reward processes).
 
     >>> log = LaunchLog.build(np.arange(40) * 1_000_000, 250_000, slot=0)
     >>> found = user_times(log)
@@ -81,106 +204,110 @@ def user_times(log: LaunchLog, *, max_rows: int = 1_000_000) -> UserTimes:
     """
     ranks, users = user_ranks(log)
     stride = max(1, math.ceil(len(log) / max_rows))
+    kept = users
     if stride > 1 and users >= 2 * stride:
         ranks = np.where(ranks % stride == 0, ranks, -1)
-    steps = _steps(log, ranks)
-    if not len(steps.gap) or not users:
+        kept = math.ceil(users / stride)
+    tasks = user_tasks(log, ranks)
+    if len(tasks) < 2 or not users:
         return UserTimes(users=users)
-    within = _within_task(steps)
-    per_task = 1 / (1 - float(within.mean())) if within.any() and not within.all() else 1.0
-    trips, user_cov = _round_trips(steps, within)
-    mean = float(trips.mean()) if len(trips) else math.nan
-    found = UserTimes(users, round_trip=mean, user_cov=user_cov, requests_per_task=per_task, trips=trips)
-    if not steps.answered.all():
-        # Waits and think times need a response time.
-        within, steps = within[steps.answered], steps.take(steps.answered)
-    return _with_waits(found, steps, within, int(log.launch_us[-1] - log.launch_us[0]) / 1e6)
-
-
-def _with_waits(found: UserTimes, steps: _Steps, within: Booleans, window: float) -> UserTimes:
-    """Add the figures that need response times: share of waiting, think times, overlap."""
-    if not len(steps.gap):
+    follows = tasks.user[1:] == tasks.user[:-1]
+    gap = np.diff(tasks.start)
+    trips: Floats = gap[follows]
+    span = float(np.ptp(tasks.start))
+    recorded = _recorded_users(log)
+    present = recorded * kept / users if recorded else _launching_users(tasks, span, gap[follows])
+    # The first and the last task are n - 1 mean distances apart.
+    seconds = span * len(tasks) / (len(tasks) - 1)
+    found = UserTimes(
+        users,
+        round_trip=present * seconds / len(tasks) if span > 0 else math.nan,
+        user_cov=_median_cov(tasks.user[1:][follows], trips),
+        requests_per_task=_requests_per_task(log, ranks, len(tasks)),
+        present=present * users / kept,
+        inferred=not marks_tasks(log),
+        trips=trips,
+    )
+    waited = tasks.span[:-1][follows]
+    answered = np.isfinite(waited)
+    if not np.isfinite(tasks.span).any() or span <= 0:
         return found
-    weight = _chance_to_be_seen(steps.gap, window)
-    total = inner_product(weight, np.maximum(steps.gap, steps.response))
-    think_mean, think_se = _weighted_mean(steps.think[~within], weight[~within])
+    response = float(np.nanmean(tasks.span))
+    beside = _beside_responses(trips, waited, tasks.think[1:][follows])
+    think_mean = found.round_trip - response - beside
     return replace(
         found,
-        response_share=inner_product(weight, steps.response) / total if total else math.nan,
-        think_mean=think_mean,
-        think_se=think_se,
-        overlap=float((steps.gap < steps.response - CLOCK_S).mean()),
+        response_share=min(response / found.round_trip, 1.0),
+        think_mean=max(think_mean, 0.0),
+        think_se=_think_error(tasks, seconds, present, trips[answered] - waited[answered]),
+        overlap=float((trips[answered] < waited[answered] - CLOCK_S).mean()) if answered.any() else math.nan,
     )
 
 
-def _chance_to_be_seen(gap: Floats, window: float) -> Floats:
-    """Return weights of times between two launches: a long one is less likely to lie wholly in the window.
+def _recorded_users(log: LaunchLog) -> float:
+    """Return the recorded number of users, averaged over time, 0 where unknown."""
+    known = np.flatnonzero(log.users >= 0)
+    if not len(known):
+        return 0.0
+    at, count = log.launch_us[known], log.users[known].astype(np.float64)
+    span = float(at[-1] - at[0])
+    return inner_product(count[:-1], np.diff(at).astype(np.float64)) / span if span > 0 else float(count.mean())
 
-    A time g fits for window - g of the window's instants, so it counts window / (window - g) times (Horvitz and
-    Thompson 1952). Without weights, uniform think times of 2.5 s seem 6 % too short in 16 s.
+
+def _launching_users(tasks: Tasks, span: float, trips: Floats) -> float:
+    """Return the number of users, averaged over time, of a log that does not record it.
+
+    A user without a launch for ``ABSENT`` mean round trips at an end of the log was not there yet or had left.
     """
-    return window / np.maximum(window - gap, window / MOST_WEIGHT) if window > 0 else np.ones(len(gap))
+    edges = np.flatnonzero(np.diff(tasks.user, prepend=-1))
+    first = tasks.start[edges] - tasks.start.min()
+    last = tasks.start[np.append(edges[1:], len(tasks)) - 1] - tasks.start.min()
+    if span <= 0 or not len(trips):
+        return float(len(edges))
+    trip = float(trips.mean())
+    begin = np.where(first > ABSENT * trip, first, 0.0)
+    end = np.where(span - last > ABSENT * trip, last + trip, span)
+    return float((end - begin).sum()) / span
 
 
-def _weighted_mean(values: Floats, weight: Floats) -> tuple[float, float]:
-    """Return the weighted mean and its standard error; NaN for too few values."""
-    if not len(values):
-        return math.nan, math.nan
-    total, n = float(weight.sum()), len(values)
-    mean = inner_product(weight, values) / total
-    off = weight * (values - mean)
-    return mean, math.sqrt(inner_product(off, off) * n / (n - 1)) / total if n > 1 else math.nan
+def _requests_per_task(log: LaunchLog, ranks: Integers, tasks: int) -> float:
+    inside = (ranks >= 0) & (log.task >= 0) if marks_tasks(log) else ranks >= 0
+    return float(inside.sum()) / tasks
 
 
-def task_starts(log: LaunchLog) -> Booleans:
-    """Mark the launches, of a log in launch order, that begin a task; one of an unknown user does."""
-    steps = _steps(log, user_ranks(log)[0])
-    start = np.ones(len(log), dtype=np.bool_)
-    start[steps.row[_within_task(steps)]] = False
-    return start
+def _beside_responses(trips: Floats, waited: Floats, think: Floats) -> float:
+    """Return the mean time of a task beside its responses in seconds, 0 where the log does not have the think times."""
+    beside = trips - waited - think
+    beside = beside[np.isfinite(beside)]
+    return max(float(beside.mean()), 0.0) if len(beside) else 0.0
 
 
-def _steps(log: LaunchLog, ranks: Integers) -> _Steps:
-    rows = np.flatnonzero(ranks >= 0)
-    who = ranks[rows]
-    narrow = who.astype(np.uint16) if len(who) and int(who.max()) < 2**16 else who
-    order = np.argsort(narrow, kind="stable")
-    rows, who = rows[order], who[order]
-    same = np.flatnonzero(who[1:] == who[:-1])
-    launches = log.launch_us[rows]
-    gap = (launches[1:] - launches[:-1])[same] / 1e6
-    response = log.response_us[rows[:-1][same]]
-    return _Steps(rows[1:][same], who[1:][same], gap, np.maximum(response, 0) / 1e6, response >= 0)
+def _think_error(tasks: Tasks, seconds: float, present: float, pauses: Floats) -> float:
+    """Return the standard error of the think time, with ``present`` users for ``seconds``.
+
+    User u waits R_u seconds and begins n_u tasks; ``seconds`` - R_u - n_u Z varies from user to user. Of a few users
+    the variation of their ``pauses`` counts.
+    """
+    n = len(tasks)
+    _, who = np.unique(tasks.user, return_inverse=True)
+    counts = np.bincount(who)
+    if len(counts) < MIN_USERS:
+        return float(pauses.std(ddof=1)) / math.sqrt(n) if len(pauses) > 1 else math.nan
+    idle = max(round(present) - len(counts), 0)
+    spans = np.where(np.isfinite(tasks.span), tasks.span, np.nanmean(tasks.span))
+    off = np.pad(np.bincount(who, weights=spans), (0, idle))
+    counts = np.pad(counts, (0, idle))
+    off += counts * ((seconds - off.mean()) / counts.mean()) - seconds
+    return math.sqrt(float((off**2).sum()) * len(off) / (len(off) - 1)) / n
 
 
-def _within_task(steps: _Steps) -> Booleans:
-    """Mark the pauses between requests of one task: shorter than almost every think time, but after the answer."""
-    think = steps.think
-    if not len(think):
-        return np.zeros(0, dtype=np.bool_)
-    within: Booleans = (think < IN_TASK_SHARE * think.mean()) & (steps.gap >= steps.response - CLOCK_S)
-    return within if within.mean() > SINGLE_REQUEST else np.zeros(len(think), dtype=np.bool_)
-
-
-def _round_trips(steps: _Steps, within: Booleans) -> tuple[Floats, float]:
-    """Return the times from each task's launch to the same user's next, and the median over users of their CoV."""
-    # A task's round trip is the sum of its steps, the one with the think time last.
-    fresh = np.concatenate(([True], steps.user[1:] != steps.user[:-1]))
-    ends = ~within
-    number = np.cumsum(np.concatenate(([False], ends[:-1])) | fresh) - 1
-    trips: Floats = np.bincount(number, weights=steps.gap).astype(np.float64)
-    complete = np.zeros(len(trips), dtype=np.bool_)
-    complete[number[ends]] = True
-    user = steps.user[np.flatnonzero(np.concatenate(([True], np.diff(number) > 0)))][complete]
-    trips = trips[complete]
+def _median_cov(user: Integers, trips: Floats) -> float:
+    """Return the median over users of the CoV of their round trips; NaN if no user has ``MIN_USER_GAPS``."""
     if not len(trips):
-        return trips, math.nan
+        return math.nan
     _, who = np.unique(user, return_inverse=True)
     count = np.bincount(who)
     mean = np.bincount(who, weights=trips) / count
     squares = np.bincount(who, weights=(trips - mean[who]) ** 2)
     enough = (count >= MIN_USER_GAPS) & (mean > 0)
-    if not enough.any():
-        return trips, math.nan
-    covs = np.sqrt(squares[enough] / (count[enough] - 1)) / mean[enough]
-    return trips, float(np.median(covs))
+    return float(np.median(np.sqrt(squares[enough] / (count[enough] - 1)) / mean[enough])) if enough.any() else math.nan

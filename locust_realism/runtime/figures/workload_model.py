@@ -8,6 +8,7 @@ from collections.abc import Sequence
 from locust.env import Environment
 
 from locust_realism.analysis.settings import WorkloadModel
+from locust_realism.analysis.verdict.dispersion import STAY_SHARES
 from locust_realism.analysis.verdict.evidence import Facts
 from locust_realism.runtime.coordination.plan import ensure_plan
 from locust_realism.runtime.pacing.pacers import paced_totals
@@ -50,6 +51,7 @@ def _model(environment: Environment, populations: Populations, waits: Waits) -> 
     unlimited = [population is not None or wait for population, wait in zip(populations, paced, strict=True)]
     kind = "open" if waits and all(unlimited) else "closed" if waits and not any(unlimited) else "unknown"
     think_time = waits[0] if len(set(map(repr, waits))) == 1 and isinstance(waits[0], Distribution) else None
+    stay = _stay(populations[0]) if len(populations) == 1 else None
     users = getattr(environment.runner, "target_user_count", 0)
     return WorkloadModel(
         kind=kind,
@@ -58,7 +60,8 @@ def _model(environment: Environment, populations: Populations, waits: Waits) -> 
         think_time_cov=None if think_time is None else float(think_time.cov),
         # Users of a finite population return, and those of one task launch on arrival, which check 1 covers.
         poisson_arrivals=bool(waits) and all(isinstance(p, Population) and not _single_task(p) for p in populations),
-        session_s=_stay(populations[0]) if len(populations) == 1 else None,
+        session_s=None if stay is None else float(stay.mean),
+        session_quantiles_s=None if stay is None else tuple(stay.ppf(STAY_SHARES).tolist()),
     )
 
 
@@ -67,12 +70,12 @@ def _single_task(population: AnyPopulation | None) -> bool:
     return isinstance(length, Distribution) and length.mean == 1 and length.cov == 0
 
 
-def _stay(population: AnyPopulation | None) -> float | None:
-    """Return the mean session duration in seconds where it depends on the plan alone."""
+def _stay(population: AnyPopulation | None) -> Distribution | None:
+    """Return the law of the session durations where it depends on the plan alone."""
     if not isinstance(population, Population) or population.limited_by_tasks:
         return None
     duration = population.session_duration
-    return float(duration.mean) if isinstance(duration, Distribution) else None
+    return duration if isinstance(duration, Distribution) else None
 
 
 def _arrivals(environment: Environment) -> RateProfile | None:
