@@ -11,16 +11,19 @@ from __future__ import annotations
 
 import functools
 import logging
-from collections.abc import Callable, Mapping
-from contextlib import AbstractContextManager, ExitStack
+import sys
+import time
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import AbstractContextManager, ExitStack, contextmanager
 from dataclasses import dataclass
 from pkgutil import resolve_name
+from types import FrameType
 from typing import TYPE_CHECKING, Any, Generic, Protocol, TypeVar
 from weakref import WeakKeyDictionary
 
 import locust
 from gevent.monkey import get_original
-from locust.user.task import LOCUST_STATE_RUNNING, LOCUST_STATE_STOPPING
+from locust.user.task import LOCUST_STATE_RUNNING, LOCUST_STATE_STOPPING, LOCUST_STATE_WAITING
 
 if TYPE_CHECKING:
     from argparse import Action
@@ -60,6 +63,9 @@ METHODS: dict[str, Seam] = {
     "User.start": Seam("locust:User", "start",
         why="Locust has no event for the start of one user; here its greenlet exists and has not run yet.",
         loss="users have no sessions: populations cannot run, and slots and session figures are missing"),
+    "User.run": Seam("locust:User", "run",
+        why="Locust starts the users of a second at one instant; a delay before on_start spreads them over the second.",
+        loss="users who are started together begin together, in lumps of launches"),
     "TaskSet.execute_next_task": Seam("locust:TaskSet", "execute_next_task",
         why="Locust has no event for the begin and the end of a task.",
         loss="tasks of a session are not counted, and session_length does not end it"),
@@ -96,6 +102,9 @@ NAMES: dict[str, Seam] = {
     "User._state": Seam("locust:User", "_state",
         why="Locust has no public sign of a user that is to stop, and kills one that it sees waiting, in on_stop too.",
         loss="endings of sessions are reported as StopUser instead of stopped, and a stop may end on_stop early"),
+    "User._cp_last_run": Seam("locust:User", "_cp_last_run",
+        why="constant_pacing counts from here, the creation of the user, and would take a delayed start for a task.",
+        loss="users with constant_pacing whose start was delayed have their second tasks together"),
     "TaskSet._task_queue": Seam("locust:TaskSet", "_task_queue",
         why="The head of the queue is the next task; a nested TaskSet does not count as a task.",
         loss="each nested TaskSet counts as one more task of its session"),
@@ -240,6 +249,17 @@ def protect_on_stop(user: User) -> None:
         user._state = LOCUST_STATE_RUNNING
 
 
+@contextmanager
+def delaying_start(user: User) -> Iterator[None]:
+    """Let Locust take a user that has not begun for a waiting one, which it may kill; pacing begins at the end."""
+    user._state = LOCUST_STATE_WAITING
+    yield
+    if hasattr(user, "_cp_last_run"):
+        user._cp_last_run = time.perf_counter()
+    else:
+        warn_absent("User._cp_last_run")
+
+
 def next_task(task_set: TaskSet) -> object:
     """Return the task that a TaskSet executes next, None where its queue is empty."""
     try:
@@ -367,3 +387,14 @@ native_lock: Callable[[], AbstractContextManager[bool]] = get_original("threadin
 """Makes a lock of the operating system's threads: gevent's own, which Locust patches in, is for greenlets."""
 native_sleep: Callable[[float], None] = get_original("time", "sleep")
 """Blocks the calling thread for so many seconds, the event loop too if it runs there."""
+native_ident: Callable[[], int] = get_original("threading", "get_ident")
+"""Returns the key of the calling thread in ``sys._current_frames()``; gevent's own is that of the greenlet."""
+native_thread_id: Callable[[], int] = get_original("threading", "get_native_id")
+"""Returns the kernel's id of the calling thread."""
+start_native_thread: Callable[[Callable[[], None], tuple[()]], int] = get_original("_thread", "start_new_thread")
+"""Runs a function in a thread of the operating system, which ends with the process."""
+
+
+def thread_stack(ident: int) -> FrameType | None:
+    """Return the innermost frame of a native thread by its key; None if it runs no Python code."""
+    return sys._current_frames().get(ident)

@@ -103,6 +103,9 @@ OPTIONS: tuple[Option, ...] = (
     Option("--realism-seed", None, type=bounded(int, least=0), metavar="<int>", help=
         "Seed of every think time, pace and arrival: the same seed repeats the same waits for the same user slot of "
         "the same worker. Without it a random seed is drawn and logged."),
+    _off_form("--realism-no-spread", False, action="store_true", help=
+        "Let the users of a spawn step begin at one instant, as Locust starts them. By default each begins at a random "
+        "instant within the second after it; the number of users is the same."),
     Option("--realism-warmup", 0.0, type=read_duration, metavar="<time>", help=
         "Leave out the first part of the run (a time span: 90s, 2m) from the figures of this extension, which show "
         "its length."),

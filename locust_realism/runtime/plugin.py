@@ -26,6 +26,7 @@ from locust_realism.runtime.lifecycle.signals import interrupt_main_only
 from locust_realism.runtime.locust_compat import add_first, add_once
 from locust_realism.runtime.memory import freeze_loaded_objects
 from locust_realism.runtime.options import OPTIONS, add_options, watch_start_form
+from locust_realism.runtime.pacing.spread import spread_starts
 from locust_realism.runtime.population.model import any_population
 from locust_realism.runtime.population.view import population_document
 from locust_realism.runtime.users.session import hook_user_start
@@ -66,6 +67,7 @@ def _compose(environment: Environment, web_ui: WebUI | None, **_: object) -> Non
     """Attach all parts to an Environment that has its runner (listener of ``init``); ``run_single_user`` has none."""
     if environment.runner is None:
         return
+    spread_starts(environment)
     recording = attach(environment, files=file_plan(environment.parsed_options))
     freeze_loaded_objects()
     interrupt_main_only()

@@ -231,6 +231,17 @@ def test_without_the_state_of_a_user_it_counts_as_running(warned: Any) -> None:
     warned("User._state")
 
 
+def test_a_delayed_start_waits_and_goes_on_without_the_time_of_pacing(warned: Any) -> None:
+    user: Any = SimpleNamespace(_cp_last_run=0.0)
+    with locust_compat.delaying_start(user):
+        assert locust_compat.user_state(user) == "waiting"
+        assert user._cp_last_run == 0.0
+    assert user._cp_last_run > 0.0
+    with locust_compat.delaying_start(SimpleNamespace()):  # type: ignore[arg-type]
+        pass
+    warned("User._cp_last_run")
+
+
 def test_without_a_task_queue_each_task_counts(warned: Any) -> None:
     task_set: Any = SimpleNamespace()
     assert locust_compat.next_task(task_set) is None
