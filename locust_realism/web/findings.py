@@ -1,4 +1,4 @@
-"""Sentences on the load generator's health: the generator, or the system under test, was the bottleneck."""
+"""Sentences on the load generator's health: each figure over its bound. Causes and remedies belong to the verdict."""
 
 from __future__ import annotations
 
@@ -10,19 +10,24 @@ from locust_realism.analysis.settings import generator_bounds, grade_generator
 
 SENTENCES: dict[doc.GeneratorFigure, str] = {
     "cpu": "{who} used {value:.0%} of its core. A generator short of CPU sends requests late and measures its own "
-    "delay as response time: add workers or lower the load.",
-    "machine_cpu": "{machine} was {value:.0%} busy: move the generator or the system under test to another machine.",
+    "delay as response time.",
+    "machine_cpu": "{machine} was {value:.0%} busy.",
+    "run_wait": "{who} waited for a CPU {value:.0%} of the time, while other programs ran.",
+    "steal": "The hypervisor took {value:.0%} of the CPU time from {inside}.",
+    "throttled": "A CPU limit of the container stopped {inside} {value:.0%} of the time.",
+    "stopped": "{who} stood still {value:.0%} of the time, though it had a CPU.",
     "lag_p99_ms": "{who} woke its users up to {value:,.0f} ms late (99th percentile): launches come in bunches and "
-    "response times are too long by as much. Add workers.",
-    "lateness_p99_ms": "{who} launched requests {value:,.0f} ms after their planned time (99th percentile): add "
-    "workers.",
+    "response times are too long by as much.",
+    "lateness_p99_ms": "{who} launched requests {value:,.0f} ms after their planned time (99th percentile).",
     "lost": "{who} lost {value:,.0f} recorded requests: the figures do not cover the whole run.",
     "clock_uncertainty_ms": "The clock of {inside} has an uncertainty of {value:,.1f} ms: intervals between launches "
     "of two workers are not certain, those of one worker are.",
 }
 """Sentence of each graded figure of a process; a figure over its amber or red bound gives a finding."""
 
-MEASURED: tuple[doc.GeneratorFigure, ...] = ("cpu", "machine_cpu", "lag_p99_ms", "lateness_p99_ms")
+MEASURED: tuple[doc.GeneratorFigure, ...] = (
+    "cpu", "machine_cpu", "run_wait", "steal", "throttled", "stopped", "lag_p99_ms", "lateness_p99_ms",
+)  # fmt: skip
 SHARED_CPU, OWN_SHARE = 0.75, 0.4
 """Generator and target share a machine visibly: this many cores together, of it this share the generator's."""
 
@@ -46,7 +51,7 @@ def generator_findings(document: doc.GeneratorDocument) -> list[doc.GeneratorFin
     if found:
         return sorted(found, key=lambda finding: -doc.SEVERITY[finding["status"]])
     if any(_known(row, figure) is not None for row in workers for figure in MEASURED):
-        text = "The generator had room to spare: the tables show the system under test, not Locust."
+        text = "No figure of the generator is over its bound."
         return [{"status": doc.GREEN, "text": text}]
     text = "Generator health: not measured yet; the first figures appear seconds after the start."
     return [{"status": doc.NO_DATA, "text": text}]

@@ -91,7 +91,7 @@ def capacity_section(
     return _section(levels, table, think, shortages, np.random.default_rng(0))
 
 
-_LATE = "The generator {}, so the throughput may be its own limit and not the server's. Add workers and measure again."
+_LATE = "The generator {}, so the throughput may be its own limit and not the server's."
 _LIMIT = "The generator was the limit, not the server: it used {:.0%} of a core. Add workers and measure again."
 SHORTAGES: tuple[tuple[str, doc.GeneratorFigure, str], ...] = (
     ("cpu_max", "cpu", _LIMIT),

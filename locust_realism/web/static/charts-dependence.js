@@ -5,8 +5,8 @@ import { formatNumber, formatTick } from "./format.js";
 
 const three = (/** @type {number} */ value) => formatNumber(value, 3);
 
-/** Correlation of intervals 1, 2, 3 … places apart. @param {number[]} values pattern.autocorrelation @param {number} n intervals */
-export function autocorrelationChart(values, n) {
+/** Correlation of intervals 1, 2, 3 … places apart. @param {number[]} values pattern.autocorrelation @param {number} n intervals @param {string} judged the verdict's observation */
+export function autocorrelationChart(values, n, judged) {
   return (/** @type {import("./theme.js").Theme} */ theme) => {
     const lags = values.map((_, i) => i + 1);
     const chance = 1.96 / Math.sqrt(Math.max(n, 1));
@@ -17,9 +17,7 @@ export function autocorrelationChart(values, n) {
       series: [...bandSeries("Independent users (95 %)", [0, lags.length + 1], [-chance, -chance], [chance, chance], theme.band),
         { type: "bar", name: "Observed", data: lags.map((lag, i) => [lag, values[i]]), color: theme.bar, barMaxWidth: 14, emphasis: { disabled: true }, markLine: levelMark(theme, 0, "") }],
     });
-    const outside = values.filter((one) => Math.abs(one) > chance).length;
-    const text = `Neighbouring intervals have a correlation of ${three(values[0])}; `
-      + (outside ? `${outside} of ${values.length} lie outside the band (${formatNumber(0.05 * values.length, 0)} expected by chance).` : "all lie within the band of chance.");
+    const text = `Correlation of ${formatNumber(n, 0)} intervals at ${lags.length} lags. ${judged}`.trim();
     return { option, text, columns: ["lag", "correlation", "band_low", "band_high"], rows: lags.map((lag, i) => [lag, values[i], -chance, chance]) };
   };
 }

@@ -45,12 +45,11 @@ export function gapHistogram(curve) {
   };
 }
 
-/** CoV of the first 1, 2, 3 … users together. @param {any[]} groups */
-export function covByUsers(groups) {
+/** CoV of the first 1, 2, 3 … users together. @param {any[]} groups @param {string} judged the verdict's observation */
+export function covByUsers(groups, judged) {
   return (/** @type {import("./theme.js").Theme} */ theme) => {
     const known = groups.filter((group) => group.cov !== null && group.users > 0);
     const users = known.map((group) => group.users);
-    const settled = settledFrom(known);
     const option = baseOption(theme, {
       x: { type: "log", name: "Number of users", min: 1, max: "dataMax", axisLabel: { formatter: (/** @type {number} */ x) => formatNumber(x, 0) } },
       y: { type: "value", name: "CoV", min: 0 }, unit: three, head: (x) => `${formatNumber(x, 0)} users`,
@@ -58,27 +57,14 @@ export function covByUsers(groups) {
         lineSeries("CoV", users, known.map((group) => group.cov), theme.accent, { showSymbol: known.length < 60, markLine: levelMark(theme, 1, "1") })],
     });
     const last = known.at(-1);
-    const text = last
-      ? `${formatNumber(last.users, 0)} users together have a CoV of ${three(last.cov)}; `
-        + (settled ? `it stays within 1 ± 0.05 from ${formatNumber(settled, 0)} users on.` : "it has not settled within 1 ± 0.05.")
-      : "";
+    const text = last ? `${formatNumber(last.users, 0)} users together have a CoV of ${three(last.cov)}. ${judged}`.trim() : "";
     return { option, text, columns: ["users", "n", "rate", "mean_ms", "sdev_ms", "cov"],
       rows: groups.map((group) => [group.users, group.n, group.rate, group.mean_ms, group.sdev_ms, group.cov]) };
   };
 }
 
-/** Return the number of users from which on every CoV is within 1 ± 0.05, or null. @param {any[]} groups */
-function settledFrom(groups) {
-  let from = null;
-  for (const group of [...groups].reverse()) {
-    if (Math.abs(group.cov - 1) > 0.05) break;
-    from = group.users;
-  }
-  return from;
-}
-
-/** Index of dispersion against the length of the window. @param {any[]} dispersion */
-export function dispersionChart(dispersion) {
+/** Index of dispersion against the length of the window. @param {any[]} dispersion @param {string} judged the verdict's observation */
+export function dispersionChart(dispersion, judged) {
   return (/** @type {import("./theme.js").Theme} */ theme) => {
     const rows = dispersion.filter((row) => row.idc > 0);
     const windows = rows.map((row) => row.window_s);
@@ -92,11 +78,7 @@ export function dispersionChart(dispersion) {
         ...(modelled ? [lineSeries("Configured model", windows, column("model"), theme.orange, { lineStyle: { width: 1.5, color: theme.orange } })] : []),
         lineSeries("Observed", windows, column("idc"), theme.accent, { showSymbol: true })],
     });
-    const outside = rows.filter((row) => row.idc < row.poisson_low || row.idc > row.poisson_high);
-    const named = outside.slice(0, 4).map((row) => span(row.window_s)).join(", ");
-    const text = outside.length === rows.length ? "Outside the Poisson band at every length of window." : outside.length
-      ? `Outside the Poisson band for windows of ${named}${outside.length > 4 ? ` and ${outside.length - 4} more` : ""}.`
-      : `Inside the Poisson band at all ${rows.length} lengths of window.`;
+    const text = `Variance / mean at ${rows.length} lengths of window, from ${span(windows[0])} to ${span(windows.at(-1))}. ${judged}`.trim();
     const keys = ["window_s", "windows", "mean", "idc", "poisson_low", "poisson_high", "model", "model_low", "model_high"];
     return { option, text, columns: keys, rows: rows.map((row) => keys.map((key) => row[key])) };
   };

@@ -6,6 +6,7 @@ import { formatBytes, formatClock, formatNumber, formatShare, formatTick, isNumb
 import { statusChip, createTable } from "./table.js";
 import { createTiles } from "./tiles.js";
 import { labelColors } from "./theme.js";
+import { createDiagnosis } from "./verdict.js";
 
 /** @type {import("./table.js").Column[]} */
 const COLUMNS = [
@@ -13,8 +14,16 @@ const COLUMNS = [
   { key: "state", title: "State", kind: "text" },
   { key: "users", title: "Users", digits: 0 },
   { key: "cpu", title: "CPU", term: "cpu", format: (value) => formatShare(value, 0) },
+  { key: "machine_cpu", optional: true, title: "Machine", term: "machine", format: (value) => formatShare(value, 0) },
+  { key: "run_wait", optional: true, title: "Waits", term: "run_wait", format: formatShare },
+  { key: "steal", optional: true, title: "Steal", term: "steal", format: formatShare },
+  { key: "throttled", optional: true, title: "Throttled", term: "throttled", format: formatShare },
+  { key: "pressure", optional: true, title: "Pressure", term: "pressure", format: formatShare },
+  { key: "blocked", optional: true, title: "Blocked", term: "blocked", format: formatShare },
+  { key: "stopped", optional: true, title: "Stopped", term: "stopped", format: formatShare },
   { key: "memory_bytes", title: "Memory", format: formatBytes },
   { key: "lag_p99_ms", title: "Lag p99", unit: "ms", term: "lag" },
+  { key: "wake_p90_ms", optional: true, title: "Wake p90", unit: "ms", term: "wake" },
   { key: "lateness_p50_ms", optional: true, title: "Late p50", unit: "ms", term: "lateness" },
   { key: "lateness_p95_ms", optional: true, title: "Late p95", unit: "ms" },
   { key: "lateness_p99_ms", optional: true, title: "Late p99", unit: "ms" },
@@ -28,6 +37,7 @@ const LATER = "The curve begins a few seconds after the start, with the second m
 
 /** @param {any} context */
 export function createGenerator(context) {
+  const diagnosis = createDiagnosis(context);
   const findings = h("ul", { class: "lr-checks lr-findings", "aria-label": "Findings on the load generator" });
   const tiles = createTiles(context, [
     { title: "Requests recorded", value: ({ status }) => (isNumber(status?.rows) ? formatNumber(status.rows, 0) : null) },
@@ -43,12 +53,13 @@ export function createGenerator(context) {
   const table = createTable(context, { caption: "Health of the load generator, by worker", columns: COLUMNS, rowKey: (row) => String(row.id) });
   const cpu = createChart(context, { title: "CPU over time", term: "cpu", name: "cpu-over-time", height: 260 });
   const lag = createChart(context, { title: "Event-loop lag over time", term: "lag", name: "lag-over-time", height: 260 });
-  const root = h("div", { class: "lr-tab" }, findings, tiles.root, balance, h("h2", {}, "Workers"), table.root,
+  const root = h("div", { class: "lr-tab" }, diagnosis.root, findings, tiles.root, balance, h("h2", {}, "Workers"), table.root,
     h("div", { class: "lr-grid" }, cpu.root, lag.root));
 
-  /** @param {{generator: any, status?: any}} data */
+  /** @param {{generator: any, summary?: any, status?: any}} data */
   function update(data) {
     const { generator } = data;
+    diagnosis.update(data.summary?.verdict);
     const list = generator.findings ?? [];
     findings.hidden = !list.length;
     setChildren(findings, JSON.stringify(list), () => list.map((/** @type {any} */ one) =>

@@ -64,15 +64,20 @@ export function createLaunches(context) {
       : "The curve begins with about 30 launches and has a point for every hundred later.");
     drawHistogram();
     const sized = (summary.groups ?? []).filter((/** @type {any} */ row) => row.cov !== null);
-    groups.update(sized.length > 1 ? covByUsers(summary.groups) : "The curve appears with the launches of a second user.");
+    groups.update(sized.length > 1 ? covByUsers(summary.groups, observed(summary, 7)) : "The curve appears with the launches of a second user.");
     const correlations = summary.pattern?.autocorrelation ?? [];
     const intervals = summary.launches?.at(-1)?.n ?? 0;
-    dependence.update(correlations.length ? autocorrelationChart(correlations, intervals) : "The chart appears with about 80 intervals.");
+    dependence.update(correlations.length ? autocorrelationChart(correlations, intervals, observed(summary, 9)) : "The chart appears with about 80 intervals.");
     const windows = (summary.dispersion ?? []).filter((/** @type {any} */ row) => row.idc > 0);
-    dispersion.update(windows.length > 1 ? dispersionChart(windows) : "The curve begins after the first second of launches: each point needs 20 windows of its length.");
+    dispersion.update(windows.length > 1 ? dispersionChart(windows, observed(summary, 6)) : "The curve begins after the first second of launches: each point needs 20 windows of its length.");
   }
 
   return { root, update };
+}
+
+/** Return the observation of a check: charts repeat the verdict and judge nothing. @param {any} summary @param {number} id @returns {string} */
+function observed(summary, id) {
+  return summary.verdict?.checks?.find((/** @type {any} */ check) => check.id === id)?.seen ?? "";
 }
 
 /** Add the overall verdict to the aggregated row, their own verdicts to the others. @param {any} summary */

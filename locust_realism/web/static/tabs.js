@@ -10,6 +10,6 @@ export const TABS = [
   { title: "Launches", needs: ["summary", "status"], create: createLaunches },
   { title: "Percentiles", needs: ["summary", "status", "whole"], create: createPercentiles },
   { title: "Population", needs: ["population", "summary", "status"], create: createPopulation },
-  { title: "Generator", needs: ["generator", "status"], create: createGenerator },
+  { title: "Generator", needs: ["generator", "summary", "status"], create: createGenerator },
   { title: "Capacity", needs: ["summary", "status"], create: createCapacity },
 ];
