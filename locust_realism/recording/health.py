@@ -18,6 +18,12 @@ if TYPE_CHECKING:
 MASTER = -1
 """The master's index in the ``worker`` column."""
 
+SHARES = ("run_wait", "steal", "throttled", "pressure", "blocked", "stopped")
+"""Columns of the kernel's and the watchdog's figures, shares of the second from 0 to 1."""
+
+OPTIONAL = (*SHARES, "wake_p50_us", "wake_p90_us")
+"""Columns that older files lack."""
+
 
 @dataclass(frozen=True, eq=False)
 class HealthLog(Columns):
@@ -28,9 +34,19 @@ class HealthLog(Columns):
     - ``lag_max_us``, ``lag_p99_us`` delay of the event loop in waking a greenlet that slept 10 ms, within that second
     - ``cpu`` share of one core that the process used; ``machine_cpu`` share of all cores in use
 
+    The others are NaN where this kernel or system does not measure them, and in older files:
+
+    - ``run_wait`` share of the second in which the main thread was runnable and had no CPU
+    - ``steal`` share of the machine's CPU time that the hypervisor gave to others
+    - ``throttled`` share of the second in which a limit of the process's cgroup stopped it
+    - ``pressure`` share of the second in which some task of the machine waited for a CPU (PSI)
+    - ``blocked`` share of the heartbeats that were late because of code that ran on the event loop
+    - ``stopped`` share of the second in which the whole process stood still for none of these reasons
+    - ``wake_p50_us``, ``wake_p90_us`` lateness of the wakes of the process's timer
+
     >>> log = HealthLog.of([(5, 0, 3, 1 << 20, 900, 800, 0.25, 0.5)])
-    >>> log.cpu.tolist(), len(HealthLog.concat([log, log]))
-    ([0.25], 2)
+    >>> log.cpu.tolist(), log.steal.tolist(), len(HealthLog.concat([log, log]))
+    ([0.25], [nan], 2)
     """
 
     time_us: Int64
@@ -41,11 +57,19 @@ class HealthLog(Columns):
     lag_p99_us: Int64
     cpu: Floats
     machine_cpu: Floats
+    run_wait: Floats
+    steal: Floats
+    throttled: Floats
+    pressure: Floats
+    blocked: Floats
+    stopped: Floats
+    wake_p50_us: Floats
+    wake_p90_us: Floats
 
     @classmethod
     def of(cls, rows: Sequence[Sequence[float]]) -> HealthLog:
-        """Return a log of rows with the columns in the order above."""
-        columns = list(zip(*rows, strict=True))
+        """Return a log of rows with the columns in the order above; the last may be left out and are NaN."""
+        columns = list(zip(*((*row, *[math.nan] * (len(cls.DTYPES) - len(row))) for row in rows), strict=True))
         return cls(**cls._filled(len(rows), dict(zip(cls.DTYPES, columns, strict=True)))) if rows else cls.empty()
 
     def to_table(self) -> pa.Table:
@@ -56,8 +80,19 @@ class HealthLog(Columns):
 
     @classmethod
     def from_table(cls, table: pa.Table) -> HealthLog:
-        """Return the rows of a table made by :meth:`to_table`; ValueError if a column is missing or of another type."""
-        return cls(*(column_values(table, name, dtype) for name, dtype in cls.DTYPES.items()))
+        """Return the rows of a table made by :meth:`to_table`, of older releases too.
+
+        ValueError if another column is missing or one is of another type; a share outside of 0 to 1 becomes NaN.
+        """
+        columns = {
+            name: np.full(table.num_rows, math.nan)
+            if name in OPTIONAL and name not in table.column_names
+            else column_values(table, name, dtype)
+            for name, dtype in cls.DTYPES.items()
+        }
+        for name in SHARES:
+            columns[name] = np.where((columns[name] >= 0) & (columns[name] <= 1), columns[name], math.nan)
+        return cls(**columns)
 
     def between(self, first_us: int | None, last_us: int | None) -> HealthLog:
         """Return the rows of a period, both ends included; None for an open end."""
@@ -68,12 +103,28 @@ class HealthLog(Columns):
         """Return the worst worker's figures for the verdict; empty if nothing was recorded.
 
         ``cpu_max`` is the 95th percentile of a worker's seconds (a single busy second delays nobody for long),
-        ``loop_lag_p99_ms`` the 95th percentile of the seconds' p99.
+        ``loop_lag_p99_ms`` the 95th percentile of the seconds' p99. The shares, ``machine_cpu`` and ``wake_p90_ms``
+        are means over a worker's seconds, the highest of all workers; ``generator_cpu`` is the sum of the workers'
+        mean cores. A figure without a measurement is left out.
+
+        >>> HealthLog.of([(1, 0, 3, 9, 900, 800, 0.25, 0.5, 0.1), (2, 0, 3, 9, 900, 800, 0.75, 0.5, 0.3)]).worst()
+        {'cpu_max': 0.725, 'loop_lag_p99_ms': 0.8, 'machine_cpu': 0.5, 'run_wait': 0.2, 'generator_cpu': 0.5}
         """
-        workers = [self.worker == worker for worker in np.unique(self.worker[self.worker != MASTER])]
+        workers = [self.take(self.worker == worker) for worker in np.unique(self.worker[self.worker != MASTER])]
         if not workers:
             return {}
-        cpu, lag_us = (
-            max(float(np.quantile(column[mine], 0.95)) for mine in workers) for column in (self.cpu, self.lag_p99_us)
-        )
-        return {"cpu_max": cpu, "loop_lag_p99_ms": lag_us / 1000}
+        found = {
+            "cpu_max": max(float(np.quantile(mine.cpu, 0.95)) for mine in workers),
+            "loop_lag_p99_ms": max(float(np.quantile(mine.lag_p99_us, 0.95)) for mine in workers) / 1000,
+        }
+        for name in ("machine_cpu", *SHARES, "wake_p90_us"):
+            means = [
+                column[~np.isnan(column)].mean()
+                for mine in workers
+                if not np.isnan(column := getattr(mine, name)).all()
+            ]
+            if means:
+                found[name] = float(max(means))
+        if "wake_p90_us" in found:
+            found["wake_p90_ms"] = found.pop("wake_p90_us") / 1000
+        return {**found, "generator_cpu": float(sum(mine.cpu.mean() for mine in workers))}

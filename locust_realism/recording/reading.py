@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from locust_realism.recording.columns import from_table, read_table
+from locust_realism.recording.diagnosis import Diagnosis, read_diagnosis
 from locust_realism.recording.health import HealthLog
 from locust_realism.recording.launches import LaunchLog
 from locust_realism.recording.offsets import ClockLine, on_master_clock, unpacked_line
@@ -34,6 +35,11 @@ def held_us(directory: Path) -> tuple[int | None, int | None] | None:
     if not isinstance(found, list) or len(found) != 2 or not all(t is None or type(t) is int for t in found):
         return None
     return found[0], found[1]
+
+
+def diagnosis_of(directory: Path) -> Diagnosis:
+    """Return the causes of lateness that a run's master has recorded; empty where they are missing or damaged."""
+    return read_diagnosis(read_info(directory).get("diagnosis"))
 
 
 def part_files(directory: Path, kind: str = "launches") -> list[Path]:

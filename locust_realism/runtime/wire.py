@@ -20,6 +20,8 @@ from typing import Any, Generic, TypedDict, TypeVar, cast
 from locust.env import Environment
 from locust.runners import MasterRunner, Runner, WorkerRunner
 
+from locust_realism.recording.diagnosis import MAX_ENTRIES, MAX_PAUSE_S, MAX_PAUSES, Causes
+from locust_realism.recording.diagnosis import MAX_NAME as MAX_NAMED
 from locust_realism.runtime.locust_compat import PerEnvironment
 
 logger = logging.getLogger(__name__)
@@ -413,7 +415,7 @@ class SideData(TypedDict):
     """Sessions and health since the last report (Parquet, or empty), and the state of the worker.
 
     ``open`` are the starts of open sessions as int64 microseconds; ``now`` the worker's clock, and ``clock`` its line
-    against the master's (``recording.offsets.ClockLine``).
+    against the master's (``recording.offsets.ClockLine``). Older workers do not send ``causes``.
     """
 
     sessions: bytes
@@ -422,7 +424,11 @@ class SideData(TypedDict):
     now: int
     in_flight: InFlightCounts
     clock: dict[str, Any]
+    causes: Causes | None
 
+
+_NAMED = Field(list, 0, MAX_ENTRIES, item=row(Field(str, 0, MAX_NAMED, logged=True), Field(float, 0, 1e9)))
+_PAUSES = Field(list, 0, MAX_PAUSES, item=row(Field(int, 0, MAX_TIME_US), Field(float, 0, MAX_PAUSE_S)))
 
 SIDE: Part[SideData] = Part(
     PREFIX + "side",
@@ -439,6 +445,21 @@ SIDE: Part[SideData] = Part(
             sd_us=Field(float, 0, float("inf")),
             probes=COUNT,
             shared=FLAG,
+        ),
+        causes=Field(
+            dict,
+            0,
+            100,
+            keys={
+                "beats": COUNT,
+                "blocked": COUNT,
+                "sampled": COUNT,
+                "places": _NAMED,
+                "looks": COUNT,
+                "others": _NAMED,
+                "pauses": _PAUSES,
+            },
+            nullable=True,
         ),
     ),
     "its sessions, health and clock are left out",

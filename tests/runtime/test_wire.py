@@ -76,6 +76,15 @@ SAMPLES: dict[str, Any] = {
         "now": 1_764_000_000_000_000,
         "in_flight": {"sent": 3, "reported": 1, "cut": 1, "waiting": 1},
         "clock": asdict(SHARED),
+        "causes": {
+            "beats": 300,
+            "blocked": 120,
+            "sampled": 90,
+            "places": [["locustfile.py:12 in hash_password calling bcrypt.hashpw", 88.5]],
+            "looks": 2,
+            "others": [["ffmpeg", 2.5]],
+            "pauses": [[1_764_000_000_000_000, 0.3]],
+        },
     },
     wire.PACED.name: {"checkout": {"launched": 9, "late": 2, "missed": 1, "too_early": 0}},
     wire.POPULATION.name: {

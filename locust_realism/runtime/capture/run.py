@@ -282,6 +282,8 @@ class Recording:
 
     def _spawned(self, **_: object) -> None:
         begin, end = self.held_us
+        if begin is None:
+            self.side.start_tally()
         # a later change of the number of users is part of the load
         self.held_us = (self.clock.now_us() if begin is None else begin, end)
         # Locust's own listener, which ran just before, has reset its statistics without firing reset_stats
@@ -290,6 +292,8 @@ class Recording:
 
     def _stopping(self, **_: object) -> None:
         self.held_us = (self.held_us[0], self.clock.now_us())
+        if self._sender is None:
+            self.side.end_tally()
 
     # At the end of a test ---------------------------------------------------------------------------------------
 
@@ -330,6 +334,7 @@ class Recording:
             "held_us": self.held_us,
             "clock_offset_sd_us": self.clock_offset_sd_us(),
             "workload": self.workload,
+            "diagnosis": self.side.diagnosis().document(),
         }
 
 

@@ -5,78 +5,28 @@ Rows travel in the reports that carry the launches. They are few, so they are pa
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable
 from dataclasses import asdict, dataclass, replace
 from typing import TypeVar
 
-import gevent
 import numpy as np
-import psutil
 import pyarrow as pa
 from locust.env import Environment
-from locust.runners import STATE_MISSING, MasterRunner, Runner, WorkerRunner
+from locust.runners import STATE_MISSING, MasterRunner, WorkerRunner
 
 from locust_realism.recording.columns import pack_table, unpack_table
-from locust_realism.recording.health import MASTER, HealthLog
+from locust_realism.recording.diagnosis import Causes, Diagnosis, Tally, worst_of
+from locust_realism.recording.health import HealthLog
 from locust_realism.recording.launches import MISSING, Int64
 from locust_realism.recording.offsets import ClockLine, on_master_clock, unpacked_line
 from locust_realism.recording.sessions import SessionLog
+from locust_realism.runtime.capture.health_watch import HealthWatch
 from locust_realism.runtime.coordination.clock import Clock, ClockProber, answer_probes
 from locust_realism.runtime.locust_compat import count_requests
 from locust_realism.runtime.users.session import SessionRecord, session_of, user_sessions
 from locust_realism.runtime.wire import MAX_SIDE_BYTES, MAX_TIME_US, SIDE, InFlightCounts, SideData, WireError, wire_of
 
 Log = TypeVar("Log", SessionLog, HealthLog)
-
-SLEEP_S = 0.01
-"""Sleep of the watching greenlet; its oversleep is the event loop's lag."""
-
-PERIOD_S = 1.0
-
-
-class HealthWatch:
-    """Rows of :class:`HealthLog`, one a second: CPU, event-loop lag and memory of this process.
-
-    The watch costs about 0.2 % of a core.
-    """
-
-    def __init__(self, runner: Runner, clock: Clock) -> None:
-        self._runner = runner
-        self._clock = clock
-        self._rows: list[tuple[float, ...]] = []
-        self._greenlet = gevent.spawn(self._watch)
-
-    def take(self) -> HealthLog:
-        """Return the rows since the last call."""
-        rows, self._rows = self._rows, []
-        return HealthLog.of(rows)
-
-    def close(self) -> None:
-        """Stop watching."""
-        self._greenlet.kill()
-
-    def _watch(self) -> None:
-        process, worker = psutil.Process(), MASTER if isinstance(self._runner, MasterRunner) else 0
-        process.cpu_percent()
-        psutil.cpu_percent()
-        began, lags = time.perf_counter(), []
-        while True:
-            before = time.perf_counter()
-            gevent.sleep(SLEEP_S)
-            now = time.perf_counter()
-            lags.append(now - before - SLEEP_S)
-            if now - began < PERIOD_S:
-                continue
-            late = np.maximum(np.array(lags), 0.0) * 1e6
-            lag_max, lag_p99 = late.max(), np.quantile(late, 0.99, method="inverted_cdf")
-            with process.oneshot():
-                cpu, memory = process.cpu_percent() / 100, process.memory_info().rss
-            users, machine_cpu = len(self._runner.user_greenlets), psutil.cpu_percent() / 100
-            times = (round(float(lag_max)), round(float(lag_p99)), cpu, machine_cpu)
-            self._rows.append((self._clock.now_us(), worker, users, memory, *times))
-            del self._rows[:-3600]  # an hour, should nobody take them
-            began, lags = now, []
 
 
 # Aborted requests -----------------------------------------------------------------------------------------------------
@@ -152,6 +102,8 @@ class SideLogs:
         self._health: list[HealthLog] = []
         self._open: dict[str, tuple[int, int, Int64]] = {}  # by client: worker, time of the report, starts
         self._gone: dict[str, SessionLog] = {}
+        self._tallies: dict[str, Tally] = {}
+        self._tallying = True
         self._in_flight: dict[str, InFlightCounts] = {}
         self._lines: dict[int, ClockLine] = {}
         self._prober: ClockProber | None = None
@@ -179,7 +131,19 @@ class SideLogs:
         for kept in (self._ended, self._sessions, self._health, self._open, self._gone, self._in_flight):
             kept.clear()
         self._watch.take()
+        self.start_tally()
         counters.start_run()
+
+    def start_tally(self) -> None:
+        """Begin the diagnosis anew: at the start of a run, and at full spawn, where the judged time begins."""
+        self._watch.take_causes()
+        self._tallies.clear()
+        self._tallying = True
+
+    def end_tally(self) -> None:
+        """Leave the end of the run, with its requests that are aborted, out of the diagnosis."""
+        self.collect()
+        self._tallying = False
 
     # In the process that has users ------------------------------------------------------------------------------
 
@@ -211,12 +175,14 @@ class SideLogs:
             "now": self.clock.now_us(),
             "in_flight": self._in_flight_here(),
             "clock": asdict(ClockLine() if self._prober is None else self._prober.line()),
+            "causes": self._watch.take_causes(),
         }
 
     def collect(self) -> None:
         """Move what this process has collected into its own logs; call it about once a second."""
         self._keep(self._take_sessions(), self._watch.take())
         if self.has_users:
+            self._tally("local", self._watch.take_causes())
             self._open["local"] = (0, self.clock.now_us(), self._open_since())
 
     # At the master ----------------------------------------------------------------------------------------------
@@ -238,7 +204,9 @@ class SideLogs:
         self._gone.pop(client_id, None)  # the worker was only silent for a while
         self._open[client_id] = (worker, part["now"], starts)
         self._in_flight[client_id] = part["in_flight"]
-        self._lines[worker] = unpacked_line(part["clock"])
+        line = self._lines[worker] = unpacked_line(part["clock"])
+        shift_us = float(line.offset_at(np.array(part["now"]))) if line.matters else 0.0
+        self._tally(client_id, part["causes"], shift_us)
 
     def close_lost_workers(self) -> None:
         """End the sessions of lost workers at their last reports, and count their waiting requests as aborted."""
@@ -274,6 +242,10 @@ class SideLogs:
         """Return the health of all processes, a row a second each."""
         return HealthLog.concat(list(self._health))
 
+    def diagnosis(self) -> Diagnosis:
+        """Return the causes of lateness of the worst worker since full spawn, or since the start before it."""
+        return worst_of(tally.diagnosis() for tally in list(self._tallies.values()))
+
     def in_flight(self) -> InFlightCounts | None:
         """Return the counts of Locust's HTTP clients over all processes; None where they are not counted."""
         if not self.counts_sends:
@@ -287,6 +259,10 @@ class SideLogs:
             "cut": sum(each["cut"] for each in counts),
             "waiting": sum(each["waiting"] for each in counts),
         }
+
+    def _tally(self, client_id: str, causes: Causes | None, shift_us: float = 0.0) -> None:
+        if causes is not None and self._tallying:
+            self._tallies.setdefault(client_id, Tally()).add(causes, shift_us)
 
     def _keep(self, sessions: SessionLog, health: HealthLog) -> None:
         self._sessions = _bounded([*self._sessions, sessions], MAX_SESSIONS)

@@ -97,6 +97,7 @@ class RunProvider:
         log = recording.launches(since_reset=window == "reset")
         origin = self.started_us or (int(log.launch_us.min()) if len(log) else 0)
         span, held = window_span(log, window, origin), recording.held_us
+        diagnosis = recording.side.diagnosis()
         summary = summarize(
             log,
             settings=self._settings_of(window),
@@ -105,6 +106,9 @@ class RunProvider:
             facts=replace(
                 self._facts_now,
                 health=recording.side.health().between(*held).worst(),
+                blockers=diagnosis.blockers,
+                others=diagnosis.others,
+                pauses=diagnosis.since(origin),
                 clock_offset_sd_us=recording.clock_offset_sd_us(),
                 user_starts_us=recording.user_starts_us(),
                 held_us=None if ".." in window else held,  # a window of chosen seconds is judged as a whole

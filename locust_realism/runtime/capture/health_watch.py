@@ -1,0 +1,109 @@
+"""Watch over this process's health: rows of :class:`HealthLog`, and the causes of its lateness."""
+
+from __future__ import annotations
+
+import time
+
+import gevent
+import numpy as np
+import psutil
+from locust.runners import MasterRunner, Runner
+
+from locust_realism.recording.diagnosis import Causes, Named, longest, summed
+from locust_realism.recording.health import MASTER, HealthLog
+from locust_realism.runtime.capture.busy_processes import BusyProcesses
+from locust_realism.runtime.capture.kernel_figures import KernelFigures
+from locust_realism.runtime.capture.watchdog import Beats, Heartbeat
+from locust_realism.runtime.coordination.clock import Clock
+from locust_realism.runtime.users.alarm import take_lateness
+
+PERIOD_S = 1.0
+
+MAX_ROWS = 3600
+"""Rows that are kept where nobody takes them, an hour."""
+
+
+class HealthWatch:
+    """Rows of :class:`HealthLog`, one a second, and the :class:`Causes` beside them; made in the event loop's thread.
+
+    ``benchmarks/watchdog.py`` measures its cost: 0.3 % of a core.
+    """
+
+    def __init__(self, runner: Runner, clock: Clock) -> None:
+        self._runner = runner
+        self._clock = clock
+        self._kernel = KernelFigures()
+        self._heartbeat = Heartbeat(self._kernel.run_wait.seconds)
+        self._processes = BusyProcesses()
+        self._rows: list[tuple[float, ...]] = []
+        self._beats: list[Beats] = []
+        self._others: list[Named] = []
+        self._looking = False
+        self._greenlet = gevent.spawn(self._watch)
+
+    def take(self) -> HealthLog:
+        """Return the rows since the last call."""
+        rows, self._rows = self._rows, []
+        return HealthLog.of(rows)
+
+    def take_causes(self) -> Causes:
+        """Return the causes of the same time."""
+        beats, self._beats = self._beats, []
+        looks, self._others = self._others, []
+        axis = self._clock.axis_us
+        return {
+            "beats": sum(len(each.lags) for each in beats),
+            "blocked": sum(each.blocked for each in beats),
+            "sampled": sum(each.sampled for each in beats),
+            "places": summed(each.places for each in beats),
+            "looks": len(looks),
+            "others": summed(looks),
+            "pauses": longest((axis(at), length) for each in beats for at, length in each.pauses),
+        }
+
+    def close(self) -> None:
+        """Stop watching."""
+        self._greenlet.kill()
+        self._heartbeat.close()
+        self._kernel.close()
+
+    def _watch(self) -> None:
+        worker = MASTER if isinstance(self._runner, MasterRunner) else 0
+        process, began, cpu_s = psutil.Process(), time.perf_counter(), time.process_time()
+        while True:
+            gevent.sleep(PERIOD_S)
+            beats, kernel = self._heartbeat.take(), self._kernel.take()
+            now, used_s = time.perf_counter(), time.process_time()
+            seconds, cpu = now - began, (used_s - cpu_s) / (now - began)
+            began, cpu_s = now, used_s
+            late_us = np.array(beats.lags or [0.0]) * 1e6
+            lags = [round(float(np.quantile(late_us, q, method="inverted_cdf"))) for q in (1, 0.99)]
+            explained_s = seconds * sum(np.nan_to_num([kernel["throttled"], kernel["steal"]]))
+            figures = {
+                **kernel,
+                "time_us": self._clock.now_us(),
+                "worker": worker,
+                "users": len(self._runner.user_greenlets),
+                "memory_bytes": process.memory_info().rss,
+                "lag_max_us": lags[0],
+                "lag_p99_us": lags[1],
+                "cpu": cpu,
+                "blocked": beats.blocked / max(1, len(beats.lags)),
+                "stopped": min(1.0, max(0.0, beats.still_s - explained_s) / seconds),
+                **dict(zip(("wake_p50_us", "wake_p90_us"), take_lateness(), strict=True)),
+            }
+            self._rows.append(tuple(float(figures[name]) for name in HealthLog.DTYPES))
+            self._beats.append(beats)
+            for kept in (self._rows, self._beats, self._others):
+                del kept[:-MAX_ROWS]
+            if self._processes.due(kernel["machine_cpu"]) and not self._looking:
+                self._looking = True
+                gevent.spawn(self._look)
+
+    def _look(self) -> None:
+        try:
+            found = gevent.get_hub().threadpool.apply(self._processes.look)
+        finally:
+            self._looking = False
+        if found is not None:
+            self._others.append(tuple(found))

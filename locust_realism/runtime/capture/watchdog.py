@@ -1,0 +1,260 @@
+"""Heartbeat of the event loop, and a native thread that looks where the loop stands while a heartbeat is late.
+
+A heartbeat is due at one instant of each 10 ms, by a kernel timer. Its lateness is the delay that a user has in waking.
+Each beat moves the watchdog's deadline, so that the thread sleeps as long as the loop is on time and costs nothing. A
+late loop does not move it: the thread wakes and samples the stack of the main thread.
+
+A late beat has one of these causes, in this order:
+
+1. The main thread waited for a CPU (``schedstat``): other processes, or a limit.
+2. Code ran on the loop: the main thread used CPU time, or the watchdog found it in a call that blocks.
+3. Another thread of the process held the interpreter's lock: the process used CPU time.
+4. The process stood still: stopped by a signal, frozen, throttled, or the machine was suspended.
+
+Python hands its lock over only every ``sys.getswitchinterval()``, 5 ms by default. A block of 5 ms would end before the
+watchdog had looked, so the interval becomes 1 ms; code that keeps the lock longer is found at its line when it returns.
+"""
+
+from __future__ import annotations
+
+import logging
+import math
+import os
+import sys
+import sysconfig
+import time
+from collections import Counter
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from pathlib import Path
+from types import CodeType, FrameType
+
+import gevent
+import locust
+
+import locust_realism
+from locust_realism.recording.diagnosis import MAX_ENTRIES, MAX_KEPT, PAUSE_S, Named, longest, printable
+from locust_realism.runtime.locust_compat import native_ident, start_native_thread, thread_stack
+from locust_realism.runtime.users.alarm import Alarm
+from locust_realism.runtime.users.deadline import Deadline
+
+logger = logging.getLogger(__name__)
+
+BEAT_S = 0.01
+"""Mean time between two heartbeats."""
+LATE_S = 0.001
+"""Lateness, beyond the timer's own, from which a heartbeat counts as late and the watchdog looks."""
+SWITCH_S = 0.001
+"""Longest time for which a thread keeps the interpreter's lock while another waits for it."""
+_GOLDEN = (5**0.5 - 1) / 2
+"""Shift from beat to beat within its 10 ms: whatever has a period meets the beats at all its phases."""
+_MAX_BEATS = 3000
+"""Beats that one lateness counts as, 30 s."""
+
+Sample = tuple[CodeType, int, FrameType | None]
+"""A place in a user's code: function, line, and the frame of the library's function that it calls."""
+
+
+# Places in code -------------------------------------------------------------------------------------------------------
+
+
+def _folder(path: str | None) -> str:
+    return str(Path(path or "").parent) + os.sep
+
+
+_HARNESS = (_folder(locust.__file__), _folder(locust_realism.__file__) + "runtime" + os.sep)
+"""Locust and this package at work: a user's code that waits in one of their calls does not block."""
+_LIBRARIES = (
+    *(sysconfig.get_path(name) + os.sep for name in ("stdlib", "platstdlib", "purelib", "platlib")),
+    *(_folder(module.__file__) for module in (gevent, locust_realism)),
+    "<",  # code without a file
+)
+_PACKAGES = ("site-packages", "dist-packages")
+_HUB = _folder(gevent.__file__) + "hub.py"
+
+_kinds: dict[str, str] = {}
+
+
+def kind_of(path: str) -> str:
+    """Return ``user``, ``library`` or ``harness`` for the file of a frame.
+
+    >>> import json
+    >>> kind_of(json.__file__), kind_of(locust.__file__), kind_of("/home/me/locustfile.py")
+    ('library', 'harness', 'user')
+    """
+    found = _kinds.get(path)
+    if found is None:
+        library = path.startswith(_LIBRARIES) or any(folder in path for folder in _PACKAGES)
+        found = "harness" if path.startswith(_HARNESS) else "library" if library else "user"
+        _kinds[path] = found
+    return found
+
+
+def user_place(frame: FrameType | None) -> Sample | None:
+    """Return the innermost place of a user's code in a stack; None if there is none, or if Locust works for it."""
+    called = None
+    while frame is not None:
+        kind = kind_of(frame.f_code.co_filename)
+        if kind == "user":
+            return frame.f_code, frame.f_lineno, called
+        if kind == "harness":
+            return None
+        called, frame = frame, frame.f_back
+    return None
+
+
+def place_name(code: CodeType, line: int, called: str) -> str:
+    """Return a place as text.
+
+    >>> place_name(kind_of.__code__, 12, "json.loads")
+    'watchdog.py:12 in kind_of calling json.loads'
+    """
+    name = f"{Path(code.co_filename).name}:{line} in {code.co_name}"
+    return printable(f"{name} calling {called}" if called else name)
+
+
+# The heartbeat --------------------------------------------------------------------------------------------------------
+
+
+@dataclass
+class Beats:
+    """Heartbeats since the last :meth:`Heartbeat.take`.
+
+    - ``lags`` lateness of each in seconds; ``blocked`` number of those that were late by code on the loop
+    - ``sampled`` number of the blocked ones at which the watchdog looked, and their number by place in ``places``
+    - ``still_s`` seconds in which the process stood still
+    - ``pauses`` perf_counter time and length of single stalls, the longest
+    """
+
+    lags: list[float] = field(default_factory=list)
+    blocked: int = 0
+    sampled: int = 0
+    still_s: float = 0.0
+    places: Named = ()
+    pauses: list[tuple[float, float]] = field(default_factory=list)
+
+
+class Heartbeat:
+    """Heartbeat of the calling thread's event loop and its watchdog; to be closed.
+
+    ``run_wait()`` returns the seconds that this thread has waited for a CPU so far, NaN if unknown.
+
+    >>> heartbeat = Heartbeat(lambda: math.nan)
+    >>> gevent.sleep(0.1)
+    >>> len(heartbeat.take().lags) > 5
+    True
+    >>> heartbeat.close()
+    """
+
+    def __init__(self, run_wait: Callable[[], float]) -> None:
+        sys.setswitchinterval(min(SWITCH_S, sys.getswitchinterval()))
+        self._run_wait = run_wait
+        self._thread = native_ident()
+        self._beats = Beats()
+        self._places: dict[CodeType, Counter[tuple[int, str]]] = {}
+        self._samples: list[Sample | None] = []
+        self._looked_at = -math.inf  # the watchdog's first look since the last beat
+        self._closed = False
+        self._alarm = Alarm(self._beat)
+        self._late_s = LATE_S + self._alarm.grain
+        self._deadline = Deadline()
+        self._first, self._number = time.perf_counter(), 0
+        self._next()
+        self._read()
+        self._alarm.set(self._due)
+        self._deadline.set(self._due + self._late_s)
+        start_native_thread(self._watch, ())
+
+    def take(self) -> Beats:
+        """Return the beats since the last call."""
+        found, self._beats = self._beats, Beats()
+        places, self._places = self._places, {}
+        named = []
+        for code, lines in places.items():
+            (line, called), _ = lines.most_common(1)[0]
+            named.append((place_name(code, line, called), lines.total()))
+        found.places = tuple(sorted(named, key=lambda item: -item[1])[:MAX_ENTRIES])
+        return found
+
+    def close(self) -> None:
+        """Stop the heartbeat and its thread."""
+        self._closed = True
+        self._alarm.close()
+        self._deadline.set(0.0)
+
+    # In the event loop ------------------------------------------------------------------------------------------
+
+    def _next(self) -> None:
+        self._number += 1
+        self._due = self._first + BEAT_S * (self._number + self._number * _GOLDEN % 1)
+
+    def _read(self) -> None:
+        self._thread_s, self._process_s, self._waited_s = time.thread_time(), time.process_time(), self._run_wait()
+
+    def _beat(self) -> None:
+        """Take a beat and all that were due before it ended; runs in the hub, 5 microseconds when on time."""
+        now, due, beats = time.perf_counter(), self._due, self._beats
+        missed = len(beats.lags)
+        while self._due <= now and len(beats.lags) < missed + _MAX_BEATS:
+            beats.lags.append(now - self._due)
+            self._next()
+        if self._due <= now:  # the machine was suspended
+            self._first, self._number = now, 0
+            self._next()
+        before = self._thread_s, self._process_s, self._waited_s
+        self._read()
+        if now - due > self._late_s:
+            self._explain(now, due, *before, late=sum(lag > self._late_s for lag in beats.lags[missed:]))
+        self._samples, self._looked_at = [], -math.inf
+        self._alarm.set(self._due)
+        self._deadline.set(self._due + self._late_s)
+
+    def _explain(self, now: float, due: float, thread_s: float, process_s: float, waited_s: float, late: int) -> None:
+        """Count ``late`` heartbeats by their cause."""
+        beats = self._beats
+        if now - due > PAUSE_S:
+            beats.pauses = longest([*beats.pauses, (due, now - due)])
+        waited = self._waited_s - waited_s
+        rest = now - due - (0.0 if math.isnan(waited) else waited)
+        if rest <= self._late_s:
+            return
+        samples, looked_after = self._samples, self._looked_at - due
+        in_call = bool(samples) and 0 < looked_after < max(self._late_s + 3 * SWITCH_S, rest / 4)
+        if self._thread_s - thread_s >= rest / 2 or in_call:
+            beats.blocked += late
+            beats.sampled += late if samples else 0
+            for sample in samples:
+                if sample is not None:
+                    self._count(*sample, late / len(samples))
+        elif self._process_s - process_s < rest / 2:
+            beats.still_s += rest
+
+    def _count(self, code: CodeType, line: int, called: FrameType | None, beats: float) -> None:
+        if code in self._places or len(self._places) < MAX_KEPT:
+            name = "" if called is None else f"{called.f_globals.get('__name__', '?')}.{called.f_code.co_qualname}"
+            self._places.setdefault(code, Counter())[line, name] += beats  # type: ignore[assignment]
+
+    # In the watchdog's thread -----------------------------------------------------------------------------------
+
+    def _watch(self) -> None:
+        try:
+            while not self._closed:
+                self._deadline.wait()
+                now = time.perf_counter()
+                if now - self._due >= self._late_s and not self._closed:
+                    self._look(now)
+                    self._deadline.set(now + BEAT_S)  # unless the loop beats before
+        except Exception:
+            logger.exception("locust_realism: the watchdog has stopped: blocking code is no longer named")
+        finally:
+            self._deadline.close()
+
+    def _look(self, now: float) -> None:
+        """Sample the main thread, unless it waits for events."""
+        frame = thread_stack(self._thread)
+        if frame is None or frame.f_code.co_filename == _HUB:
+            return
+        if not self._samples:
+            self._looked_at = now
+        if len(self._samples) < _MAX_BEATS:
+            self._samples.append(user_place(frame))
