@@ -24,6 +24,8 @@ from locust_realism.analysis.verdict.evidence import Facts
 from locust_realism.recording.launches import LaunchLog
 
 EPOCH_US = 1_700_000_000_000_000
+FINE = {"wake_p90_ms": 0.35, "loop_lag_p99_ms": 2.0, "cpu_max": 0.1}
+"""Health of a generator with a precise timer."""
 Draw = Callable[[np.random.Generator, int], np.ndarray]
 Run = tuple[LaunchLog, Facts]
 
@@ -103,11 +105,72 @@ def pages(rng: np.random.Generator, n: int) -> Run:
     return log, Facts(model=WorkloadModel(kind="closed", users=100))
 
 
+def parallel_requests(rng: np.random.Generator, n: int) -> Run:
+    """100 users with exponential think times whose tasks are ten parallel requests, as a browser loads a page."""
+    tasks = pool(rng, n // 4, 100, lambda r, k: r.exponential(10.0, k))
+    pause = think_us(tasks)
+    pause[pause < 0] = 10_000_000  # in the midst of a run each task has one
+    launches = np.repeat(tasks.launch_us, 10) + np.tile(np.arange(10) * 150, len(tasks))
+    number = np.repeat(np.arange(len(tasks)), 10)
+    columns = {"slot": np.repeat(tasks.slot, 10), "users": 100, "task": number, "think_us": pause[number]}
+    log = log_of((launches - EPOCH_US) / 1e6, response(rng, len(launches)), **columns)
+    return log.take(np.argsort(log.launch_us, kind="stable")), Facts(model=closed(10.0, 1.0, 100), health=FINE)
+
+
+def think_us(tasks: LaunchLog) -> np.ndarray:
+    """Return the pause before each launch of a pool in microseconds, MISSING for the first of each user."""
+    order = np.argsort(tasks.slot, kind="stable")
+    gap = np.diff(tasks.launch_us[order]) - tasks.response_us[order][:-1]
+    pause = np.full(len(tasks), -1, dtype=np.int64)
+    pause[order[1:]] = np.where(np.diff(tasks.slot[order]) == 0, np.maximum(gap, 0), -1)
+    return pause
+
+
+def lumped_start(rng: np.random.Generator, n: int) -> Run:
+    """100 users with exponential think times, all started at once (-r 100), judged from full spawn on."""
+    log = pool(rng, n, 100, lambda r, k: r.exponential(1.0, k), together=True)
+    # The first tasks leave in the spawner's instant; the pauses begin with them.
+    first = log.take(np.unique(log.slot, return_index=True)[1])
+    log = LaunchLog.concat([replace(first, launch_us=EPOCH_US + np.arange(len(first)) * 100), log])
+    log = replace(log, task=np.arange(len(log)), think_us=think_us(log))
+    return log, Facts(model=closed(1.0, 1.0, 100), health=FINE, held_us=(EPOCH_US, int(log.launch_us[-1])))
+
+
+def paced(rng: np.random.Generator, n: int, rate: float = 400.0) -> Run:
+    """Poisson launches of 400/s from one process: a timer wakes 0.3 ms late, each launch takes 0.15 ms."""
+    planned = np.cumsum(rng.exponential(1 / rate, n))
+    launches, free = np.empty(n), 0.0
+    for at, (due, late) in enumerate(zip(planned, rng.uniform(0.1e-3, 0.35e-3, n), strict=True)):
+        # The greenlet that is awake sends what is due meanwhile, too.
+        launches[at] = free if due < free else due + late
+        free = launches[at] + 0.15e-3
+    plan_us = EPOCH_US + np.rint(planned * 1e6).astype(np.int64)
+    log = log_of(launches, response(rng, n), planned_us=plan_us, slot=np.arange(n) % 50, task=np.arange(n), users=50)
+    return log, Facts(model=WorkloadModel(kind="open"), health={**FINE, "cpu_max": 0.2})
+
+
+def paced_slowly(rng: np.random.Generator, n: int) -> Run:
+    """The same process with Poisson launches of 100/s."""
+    return paced(rng, n, 100.0)
+
+
 def population(rng: np.random.Generator, n: int, session_s: float = 30.0) -> Run:
     """A population of about 100: Poisson arrivals, exponential stays, exponential think times."""
     span = n / 100.0
     arrivals = np.sort(rng.uniform(-10 * session_s, span, rng.poisson((span + 10 * session_s) * 100 / session_s)))
     return visits(rng, arrivals, span, session_s)
+
+
+def lognormal_stays(rng: np.random.Generator, n: int, session_s: float = 10.0) -> Run:
+    """A population of about 100 whose stays are lognormal with a CoV of 2."""
+    from locust_realism.analysis.verdict.dispersion import STAY_SHARES
+    from locust_realism.workload.distributions import lognormal
+
+    law, span, before = lognormal(session_s, cov=2), n / 100.0, 100 * session_s
+    arrivals = np.sort(rng.uniform(-before, span, rng.poisson((span + before) * 100 / session_s)))
+    log, facts = visits(rng, arrivals, span, session_s, law.sample(rng, len(arrivals)))
+    quantiles = tuple(law.ppf(STAY_SHARES).tolist())
+    return log, replace(facts, model=replace(facts.model, session_quantiles_s=quantiles))
 
 
 def population_day(rng: np.random.Generator, n: int, session_s: float = 5.0) -> Run:
@@ -124,9 +187,14 @@ def population_day(rng: np.random.Generator, n: int, session_s: float = 5.0) -> 
     return log, replace(facts, arrival_profile=profile, run_start_us=EPOCH_US)
 
 
-def visits(rng: np.random.Generator, arrivals: np.ndarray, span: float, session_s: float) -> Run:
-    """Simulate users who arrive at these times, with exponential stays and think times, from 0 to ``span`` s."""
-    ends = arrivals + rng.exponential(session_s, len(arrivals))
+def visits(
+    rng: np.random.Generator, arrivals: np.ndarray, span: float, session_s: float, stays: np.ndarray | None = None
+) -> Run:
+    """Simulate users who arrive at these times, with exponential think times, from 0 to ``span`` s.
+
+    The ``stays`` are exponential unless given.
+    """
+    ends = arrivals + (rng.exponential(session_s, len(arrivals)) if stays is None else stays)
     free: list[int] = []
     busy: list[tuple[float, int]] = []
     rows = []
@@ -198,6 +266,18 @@ def one_pause(rng: np.random.Generator, n: int) -> Run:
     return replace(log, launch_us=log.launch_us + late, planned_us=log.planned_us + late), facts
 
 
+def repeated_stalls(rng: np.random.Generator, n: int, stalls: int = 20, length_s: float = 0.1) -> Run:
+    """Poisson launches with twenty pauses of 0.1 s."""
+    log, facts = poisson(rng, n)
+    late = np.arange(n) * stalls // n * round(length_s * 1e6)
+    return replace(log, launch_us=log.launch_us + late, planned_us=log.planned_us + late), facts
+
+
+def ten_stalls(rng: np.random.Generator, n: int) -> Run:
+    """Poisson launches with ten pauses of 0.3 s."""
+    return repeated_stalls(rng, n, 10, 0.3)
+
+
 def drifting_rate(rng: np.random.Generator, n: int) -> Run:
     """Poisson launches whose rate grows from 60/s to 140/s with no plan that says so."""
     u = np.cumsum(rng.exponential(1.0, n))
@@ -244,13 +324,20 @@ CASES = (
     Case(uniform_pool, None),
     Case(planned_sine, None),
     Case(pages, None),
+    Case(parallel_requests, None),
+    Case(lumped_start, None),
+    Case(paced, None),
+    Case(paced_slowly, None),
     Case(population, None),
+    Case(lognormal_stays, None),
     Case(constant_think, "users that move in step"),
     Case(few_users, "too few users or too regular ones"),
     Case(blocked_generator, "a generator that cannot keep up"),
     Case(blocked_unplanned, "launches in batches"),
     Case(saturated_server, "a server that paces its users"),
     Case(one_pause, "a single pause"),
+    Case(repeated_stalls, "repeated pauses of the test"),
+    Case(ten_stalls, "repeated pauses of the test"),
     Case(drifting_rate, "a rate or a system that is not steady"),
     Case(millisecond_clock, "a coarse clock"),
     Case(shifted_workers, "clock offsets between workers"),
