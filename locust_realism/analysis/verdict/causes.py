@@ -236,7 +236,7 @@ def _too_few_for_plan(case: Case) -> bool:
 def _late_launches(case: Case) -> str:
     missed = case.e.facts.missed_launches
     text = f"{missed:,} planned launches found no idle user within a second. " if missed else ""
-    text += f"99 % of the others left at most {write_duration(case.e.lateness_p99_s)} late"
+    text += f"The latest 1 % of all came at least {write_duration(case.e.lateness_p99_s)} after their planned time"
     lag = case.health("loop_lag_p99_ms")
     text += "." if math.isnan(lag) else f", while the event loop woke users at most {lag:,.1f} ms late."
     return text + _own_cpu(case)

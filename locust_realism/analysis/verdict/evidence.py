@@ -287,6 +287,9 @@ def _gaps(
     relative.sort()
     top = max(1, math.ceil(LONGEST_SHARE * len(relative)))
     tail = relative[len(relative) - top :]
+    # The last of them counts in part, so that it is a thousandth of any number of gaps.
+    extra = top - max(LONGEST_SHARE * n, 1.0)
+    longest_squares = inner_product(tail, tail) - extra * float(tail[0]) ** 2
     few = int(np.searchsorted(relative, short))
     beyond = relative[few:] - short
     beyond /= beyond.mean()
@@ -297,7 +300,7 @@ def _gaps(
         cov=cov,
         kind="planned" if planned else "windowed",
         short_share=few / n / -math.expm1(-short),
-        longest_share=inner_product(tail, tail) / squares if squares else math.nan,
+        longest_share=longest_squares / squares if squares else math.nan,
         longest_s=longest_s,
         longest_at_s=float(launches[longest] - start_us) / 1e6,
         cov_without_longest=coefficient_of_variation(relative[: len(relative) - top]),

@@ -1,6 +1,6 @@
 """Meanings of amber and red checks in words, and Brady's names of the three distortions (CMG 2019).
 
-The advice belongs to the cause (:mod:`locust_realism.analysis.verdict.diagnosis`), not to the check.
+The advice belongs to the cause (:mod:`locust_realism.analysis.verdict.causes`), not to the check.
 """
 
 from __future__ import annotations

@@ -1,0 +1,291 @@
+"""Causes of the verdict: each named first with its remedy, their precedence, and remedies that contradict no figure."""
+
+import itertools
+import math
+from dataclasses import replace
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from verdict_support import BOUNDS, SCALE, SOUND, SOUND_GAPS, SOUND_USERS
+
+from locust_realism.analysis.document import AMBER, GREEN, NO_DATA, RED
+from locust_realism.analysis.settings import WorkloadModel
+from locust_realism.analysis.verdict.causes import CAUSES, MEASURED, Case, root_causes, worst_status
+from locust_realism.analysis.verdict.checks import Finding
+from locust_realism.analysis.verdict.evidence import Stalls
+from locust_realism.analysis.verdict.judge import PATTERN_CHECKS, headline, judge
+
+IDLE = {
+    "cpu_max": 0.06, "loop_lag_p99_ms": 2.0, "machine_cpu": 0.3, "generator_cpu": 0.06, "run_wait": 0.01, "steal": 0.0,
+    "throttled": 0.0, "pressure": 0.02, "blocked": 0.01, "stopped": 0.0, "wake_p90_ms": 0.3,
+}  # fmt: skip
+BUNCHED = replace(SOUND_GAPS, cov=1.3, short_share=2.0, cov_without_longest=1.25)
+WAVES = [SCALE | {"idc": 3.0}]
+
+
+def run(health=None, *, gaps=BUNCHED, users=SOUND_USERS, **more):
+    """Return evidence with figures of the generator's health over the idle ones; launches are bunched by default."""
+    facts = {key: more.pop(key) for key in ("blockers", "others", "pauses", "missed_launches", "model") if key in more}
+    known = replace(SOUND.facts, health=IDLE | (health or {}), **facts)
+    return replace(SOUND, gaps=gaps, users=users, facts=known, **more)
+
+
+def even(**more):
+    return run(gaps=replace(SOUND_GAPS, cov=0.5, short_share=0.1), **more)
+
+
+def step(**more):
+    return run(users=replace(SOUND_USERS, user_cov=0.1), period_s=1.0, **more)
+
+
+PAUSE = replace(SOUND_GAPS, cov=1.5, longest_share=0.4, longest_s=4.0, cov_without_longest=0.97)
+LATE = {"gaps": SOUND_GAPS, "lateness_p99_s": 1.0, "missed_launches": 50}
+OTHERS = {"others": [("ffmpeg", 1.4), ("chrome", 0.3)]}
+PLACE = {"blockers": [("locustfile.py:12 in hash_password", 0.4)]}
+STALLS = Stalls(12, 0.3, 3.0)
+WAITING = replace(SOUND_USERS, response_share=0.2)
+USERS = "bunches that the users make themselves"
+FIRST = [
+    # cause, evidence, words of its evidence and remedy, and evidence just inside the bound with its cause
+    ("a CPU limit of the container", run({"throttled": 0.06}), "6.0%", "Raise the CPU limit",
+     run({"throttled": 0.049})),
+    ("a hypervisor that takes CPU time", run({"steal": 0.12}), "12%", "CPUs are its own", run({"steal": 0.049})),
+    ("a process stopped from outside", run({"stopped": 0.1}, pauses=[(3.0, 0.3), (6.0, 0.5)]),
+     "2 times, the longest for 500 ms at 6.0 s", "SIGSTOP", run({"stopped": 0.019})),
+    ("code that blocks the event loop", run({"blocked": 0.5}, **PLACE), "locustfile.py:12 in hash_password 40%",
+     "Move that code out", run({"blocked": 0.09}, blockers=[("a.py:1 in f", 0.09)])),
+    ("code that blocks the event loop", run({"blocked": 0.5}), "place in the code is not known", "Move that code out",
+     run({"blocked": 0.09})),
+    ("code that blocks the event loop", run({"blocked": 0.5, "cpu_max": 0.97}, **PLACE), "97%", "Or: Add workers (",
+     run({"blocked": 0.09})),
+    ("a process of the generator at its limit", run({"cpu_max": 0.97}), "97% of a core", "Add workers (--processes)",
+     run({"cpu_max": 0.79})),
+    ("a process of the generator at its limit", run({"cpu_max": 0.97, "machine_cpu": 0.98}, **OTHERS), "97% of a core",
+     "on another machine, since this one is full", run({"cpu_max": 0.79})),
+    ("a machine busy with other programs", run({"run_wait": 0.2}, **OTHERS), "ffmpeg 1.4, chrome 0.3", "Move ffmpeg",
+     run({"run_wait": 0.09}, **OTHERS)),
+    ("a machine busy with other programs", run({"machine_cpu": 0.97}), "97% busy", "Move the other programs",
+     run({"machine_cpu": 0.89})),
+    ("a machine full of the generator's own processes", run({"machine_cpu": 0.97, "generator_cpu": 1.8}), "1.8 cores",
+     "more machines", run({"machine_cpu": 0.89, "generator_cpu": 1.8})),
+    ("a single pause", run(gaps=PAUSE, pauses=[(41.0, 2.9)]), "4 s, at 40.0 s", "analyse the run without it",
+     run(gaps=replace(PAUSE, cov_without_longest=1.2))),
+    ("too few users for the planned launches", run(**LATE), "50 planned launches found no", "Start more users", None),
+    ("too few users for the planned launches", run(**LATE | {"missed_launches": 0}), "1 s late", "Start more users",
+     None),
+    ("retries of failed requests", run(gaps=SOUND_GAPS, retries=0.2), "20.0% of the launches", "before they try again",
+     None),
+    ("a server that stalls", run(users=WAITING, gaps=SOUND_GAPS, server_stalls=STALLS), "12 times, for 300 ms",
+     "garbage collection", None),
+    ("users that move in step", step(), "period of 1 s", "one by one at random", run(period_s=1.0)),
+    ("repeated pauses of the test", run(stalls=STALLS), "about every 3 s. The event loop was on time", "at this rhythm",
+     run(stalls=Stalls(2, 0.3, 3.0))),
+    ("a server that paces its users", run(users=WAITING, gaps=SOUND_GAPS), "20.0% of their", "open arrivals", None),
+    (USERS, run(period_s=5.0), "on time (2.0 ms late at most). The launches repeat with a period of 5 s",
+     "in the tasks", None),
+    ("launches that are too even", even(), "CoV of the times between launches is 0.50", "think times", None),
+    ("too few users or too regular ones",
+     even(groups=[{"users": k, "n": 1000 * k, "cov": 0.5} for k in (1, 10, 100)]), "off 1", "more users", None),
+    ("a rate or a system that is not steady", run(gaps=SOUND_GAPS, dispersion=WAVES, period_s=20.0), "period of 20 s",
+     "planned rate", run(gaps=SOUND_GAPS, dispersion=WAVES, period_s=2.0)),
+    ("a load that comes in waves", run(gaps=SOUND_GAPS, dispersion=WAVES), "variance / mean 3.00", "one by one", None),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("name", "evidence", "seen", "remedy", "control"), FIRST)
+def test_each_cause_comes_first_with_its_evidence_and_its_remedy(name, evidence, seen, remedy, control):
+    """Negative control: with the figure just inside its bound another cause, or none, comes first."""
+    verdict = judge(evidence, BOUNDS)
+    first = verdict["causes"][0]
+    assert (first["name"], first["status"]) == (name, verdict["overall"])
+    assert seen in first["evidence"]
+    assert remedy in first["remedy"]
+    assert "nan" not in first["explanation"]
+    assert name in verdict["sentence"]
+    assert first["remedy"] == next(row["advice"] for row in verdict["checks"] if row["id"] == first["check"])
+    if control is not None:
+        assert name not in [cause["name"] for cause in judge(control, BOUNDS)["causes"]]
+
+
+def test_every_cause_that_a_figure_of_the_health_shows_leaves_a_sound_pattern_alone():
+    """A figure from its cause bound on names nothing where launches are like users'; from its amber bound it does."""
+    quiet = {"throttled": 0.06, "steal": 0.06, "stopped": 0.03, "run_wait": 0.2, "blocked": 0.5, "machine_cpu": 0.94}
+    assert judge(run(quiet, gaps=SOUND_GAPS, **OTHERS, **PLACE), BOUNDS)["causes"] == []
+    for figure, value, name in (
+        ("throttled", 0.25, "a CPU limit of the container"),
+        ("steal", 0.25, "a hypervisor that takes CPU time"),
+        ("stopped", 0.15, "a process stopped from outside"),
+        ("run_wait", 0.35, "a machine busy with other programs"),
+        ("machine_cpu", 0.96, "a machine busy with other programs"),
+    ):
+        verdict = judge(run({figure: value}, gaps=SOUND_GAPS), BOUNDS)
+        assert (verdict["overall"], verdict["causes"][0]["name"]) == (AMBER, name)
+        assert verdict["sentence"].startswith(f"The test has a flaw: {name}")
+        assert verdict["sentence"].endswith("Its launches came like those of independent users.")
+
+
+def test_precedence_of_causes_that_come_together():
+    """Each figure over its bound hides those behind it; without the first the second is named, and so on."""
+    health = {"throttled": 0.3, "steal": 0.3, "stopped": 0.3, "blocked": 0.5, "cpu_max": 0.97, "machine_cpu": 0.97}
+    order = [
+        (("throttled",), "a CPU limit of the container"),
+        (("steal",), "a hypervisor that takes CPU time"),
+        (("stopped",), "a process stopped from outside"),
+        (("blocked", "blockers"), "code that blocks the event loop"),
+        (("cpu_max",), "a process of the generator at its limit"),
+        (("machine_cpu",), "a machine busy with other programs"),
+        (("lateness_p99_s",), "too few users for the planned launches"),
+        (("retries",), "retries of failed requests"),
+        (("server_stalls",), "a server that stalls"),
+        (("user_cov",), "users that move in step"),
+        (("stalls",), "repeated pauses of the test"),
+        ((), "a server that paces its users"),
+    ]
+    more = {"lateness_p99_s": 1.0, "retries": 0.3, "server_stalls": STALLS, "stalls": STALLS, **PLACE}
+    users = replace(WAITING, user_cov=0.1)
+    for figures, name in order:
+        first = judge(run(health, users=users, **more), BOUNDS)["causes"][0]
+        assert first["name"] == name
+        for figure in figures:
+            health.pop(figure, None)
+            more.pop(figure, None)
+        if figures == ("user_cov",):
+            users = WAITING
+
+
+@pytest.mark.parametrize("figure", MEASURED)
+def test_a_figure_that_is_not_measured_is_named_and_no_cause(figure):
+    health = {key: value for key, value in IDLE.items() if key != figure}
+    verdict = judge(replace(run(), facts=replace(run().facts, health=health)), BOUNDS)
+    assert verdict["missing"] == [MEASURED[figure]]
+    assert verdict["causes"][0]["name"] == USERS
+    assert judge(run(), BOUNDS)["missing"] == []
+
+
+def test_without_any_figure_of_the_generator_no_reason_is_made_up():
+    unknown = replace(run(), facts=replace(run().facts, health={}))
+    verdict = judge(unknown, BOUNDS)
+    assert verdict["missing"] == ["the generator's health"]
+    assert verdict["causes"][0]["name"] == "launches in batches"
+    assert verdict["causes"][0]["remedy"].startswith("Record the generator's health")
+
+
+LEVELS = {
+    "cpu_max": (0.06, 0.97), "machine_cpu": (0.3, 0.97), "generator_cpu": (0.06, 1.9), "run_wait": (0.01, 0.4),
+    "steal": (0.0, 0.3), "throttled": (0.0, 0.3), "stopped": (0.0, 0.3), "blocked": (0.01, 0.5),
+    "loop_lag_p99_ms": (2.0, 250.0),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("late", [{}, LATE | {"gaps": BUNCHED}])
+@pytest.mark.parametrize("known", [{}, OTHERS, PLACE, OTHERS | PLACE])
+def test_no_remedy_contradicts_a_figure_beside_it(known, late):
+    """All combinations of small and large figures of the health, bunched or late."""
+    for figures in itertools.product(*LEVELS.values()):
+        health = dict(zip(LEVELS, figures, strict=True))
+        crowded = health["run_wait"] >= 0.1 or health["machine_cpu"] >= 0.9
+        place = "blockers" in known
+        for cause in judge(run(health, **known, **late), BOUNDS)["causes"]:
+            remedy = cause["remedy"]
+            where = (health, cause["name"], remedy)
+            if "dd workers" in remedy:
+                assert health["cpu_max"] >= 0.8, where
+                assert ("on another machine" in remedy) == crowded, where
+            if "Move ffmpeg" in remedy or "Move the other programs" in remedy:
+                assert crowded, where
+                assert health["generator_cpu"] < 1.7, where
+            if "Spread the workers" in remedy:
+                assert crowded, where
+                assert health["generator_cpu"] > 1.7, where
+            assert "Raise the CPU limit" not in remedy or health["throttled"] >= 0.05, where
+            assert "CPUs are its own" not in remedy or health["steal"] >= 0.05, where
+            assert "SIGSTOP" not in remedy or health["stopped"] >= 0.02, where
+            assert "Move that code" not in remedy or health["blocked"] >= 0.1 or place, where
+            assert "Start more users" not in remedy or late, where
+            assert cause["name"] != USERS or health["loop_lag_p99_ms"] < 50, where
+
+
+STATUSES = st.sampled_from([GREEN, AMBER, RED, NO_DATA])
+
+
+@given(st.lists(STATUSES, min_size=12, max_size=12), st.floats(0.1, 5), st.sampled_from([{}, {"cpu_max": 0.97}]))
+def test_the_headline_agrees_with_every_status(statuses, cov, health):
+    evidence = run(health, gaps=replace(BUNCHED, cov=cov))
+    findings = {number: Finding(status, 0.5, None, "Seen.", "Meant.") for number, status in enumerate(statuses, 1)}
+    causes = root_causes(evidence, findings, BOUNDS)
+    overall = worst_status(findings.values()) if statuses[0] != NO_DATA else NO_DATA
+    sentence = headline(overall, findings, causes)
+    pattern = worst_status(findings[number] for number in PATTERN_CHECKS)
+    assert ("not enough data" in sentence) == (overall == NO_DATA)
+    if overall == NO_DATA:
+        return
+    assert ("did not come like" in sentence) == (pattern == RED)
+    assert ("nearly like" in sentence) == (pattern == AMBER)
+    assert ("came like" in sentence) == (pattern == GREEN)
+    if overall == GREEN:
+        assert sentence == "The launches came like those of independent users."
+        assert not causes
+    else:
+        assert causes[0]["status"] == overall
+        assert causes[0]["name"] in sentence
+        assert sentence.startswith("The test is not sound: ") == (overall == RED and "did not come like" not in
+                                                                  sentence.split(":")[0])  # fmt: skip
+        # No red verdict begins with praise.
+        assert not sentence.startswith("The launches came") or overall == AMBER
+
+
+@given(
+    st.lists(STATUSES, min_size=12, max_size=12),
+    st.floats(0.1, 5),
+    st.sampled_from([{}, {"steal": 0.5}, {"blocked": 0.5}]),
+)
+def test_every_bad_check_belongs_to_exactly_one_cause(statuses, cov, health):
+    findings = {number: Finding(status, 0.5, None, "Seen.", "Meant.") for number, status in enumerate(statuses, 1)}
+    rows = root_causes(run(health, gaps=replace(BUNCHED, cov=cov)), findings, BOUNDS)
+    named = [number for row in rows for number in (row["check"], *row["consequences"])]
+    assert sorted(named) == [number for number, finding in findings.items() if finding.bad]
+
+
+def test_every_cause_of_the_table_has_sentences():
+    """Evidence and remedy of each cause are whole sentences on a run in which everything is wrong."""
+    evidence = run({"cpu_max": 0.97, "blocked": 0.5}, stalls=STALLS, server_stalls=STALLS, **OTHERS, **PLACE)
+    findings = {number: Finding(RED, 2.0, None, "Seen.", "Meant.") for number in range(1, 13)}
+    case = Case(evidence, findings, BOUNDS)
+    for cause in CAUSES:
+        for text in (cause.evidence(case), cause.remedy(case)):
+            assert text[0].isupper(), (cause.name, text)
+            assert text.endswith("."), (cause.name, text)
+            assert "  " not in text, (cause.name, text)
+
+
+def test_delays_of_the_generator_do_not_explain_launches_that_are_too_even():
+    """Three users on a full machine: the machine makes them late, not even."""
+    rows = [{"users": k, "n": 50_000, "cov": 0.5} for k in (1, 3)]
+    found = judge(even(health={"loop_lag_p99_ms": 200.0, "machine_cpu": 0.97}, groups=rows), BOUNDS)["causes"]
+    names = [cause["name"] for cause in found]
+    assert {"a machine busy with other programs", "too few users or too regular ones"} <= set(names)
+    assert 1 not in next(cause["consequences"] for cause in found if cause["name"].startswith("a machine"))
+
+
+def test_a_paced_plan_in_which_the_event_loop_is_late_does_not_lack_users():
+    """Lateness that the event loop explains is not blamed on the number of users."""
+    late = run({"loop_lag_p99_ms": 45.0}, gaps=SOUND_GAPS, lateness_p99_s=0.06)
+    assert judge(late, BOUNDS)["causes"][0]["name"] == "a generator that is nearly too slow"
+    more = run({"loop_lag_p99_ms": 2.0}, gaps=SOUND_GAPS, lateness_p99_s=0.06)
+    assert judge(more, BOUNDS)["causes"][0]["name"] == "too few users for the planned launches"
+
+
+def test_no_short_gaps_are_judged_that_the_generator_cannot_make():
+    coarse = replace(run(), short_gap_s=0.006, short_gap_measurable=False)
+    row = next(row for row in judge(coarse, BOUNDS)["checks"] if row["id"] == 3)
+    assert (row["status"], row["value"], row["bound"]) == (NO_DATA, None, None)
+    assert "not measurable" in row["seen"]
+    assert math.isnan(SOUND.short_gap_s)
+
+
+def test_a_plan_is_not_judged_as_a_pool():
+    """Negative control of the words above: an open workload has no feedback of R/(R+Z)."""
+    open_ = run(users=WAITING, gaps=SOUND_GAPS, model=WorkloadModel(kind="open"))
+    assert judge(open_, BOUNDS)["feedback"] == NO_DATA
+    assert judge(replace(open_, retries=0.2), BOUNDS)["feedback"] == RED
