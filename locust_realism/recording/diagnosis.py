@@ -104,8 +104,8 @@ class Causes(TypedDict):
     """
 
     beats: int
-    blocked: int
-    sampled: int
+    blocked: float
+    sampled: float
     places: list[tuple[str, float]]
     looks: int
     others: list[tuple[str, float]]
@@ -117,8 +117,8 @@ class Tally:
     """Sum of the counts of one process since the start of the judged time."""
 
     beats: int = 0
-    blocked: int = 0
-    sampled: int = 0
+    blocked: float = 0.0
+    sampled: float = 0.0
     looks: int = 0
     places: dict[str, float] = field(default_factory=dict)
     others: dict[str, float] = field(default_factory=dict)

@@ -452,8 +452,8 @@ SIDE: Part[SideData] = Part(
             100,
             keys={
                 "beats": COUNT,
-                "blocked": COUNT,
-                "sampled": COUNT,
+                "blocked": Field(float),
+                "sampled": Field(float),
                 "places": _NAMED,
                 "looks": COUNT,
                 "others": _NAMED,

@@ -33,7 +33,7 @@ class HealthWatch:
         self._runner = runner
         self._clock = clock
         self._kernel = KernelFigures()
-        self._heartbeat = Heartbeat(self._kernel.run_wait.seconds)
+        self._heartbeat = Heartbeat()
         self._processes = BusyProcesses()
         self._rows: list[tuple[float, ...]] = []
         self._beats: list[Beats] = []

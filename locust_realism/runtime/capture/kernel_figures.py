@@ -64,6 +64,11 @@ def run_wait_seconds(text: str) -> float:
     return int(text.split()[1]) / 1e9
 
 
+def run_wait_counter(proc: Path = PROC) -> Counter:
+    """Return the counter of the time that the calling thread has waited for a CPU."""
+    return Counter(run_wait_seconds, proc / "self" / "task" / str(native_thread_id()) / "schedstat")
+
+
 def pressure_seconds(text: str) -> float:
     """Return the time in which some task waited for a CPU, of a ``pressure`` file: its total, in microseconds.
 
@@ -106,8 +111,7 @@ def cgroup_files(name: str, membership: str, root: Path = CGROUPS) -> Iterator[P
 class KernelFigures:
     """Shares of the time since the last :meth:`take`, of the machine and of the thread that made them; to be closed.
 
-    ``run_wait`` is the counter of the thread's time in the run queue. Figures that the system lacks are logged once, at
-    debug level.
+    Figures that the system lacks are logged once, at debug level.
 
     >>> figures = KernelFigures()
     >>> sorted(figures.take())
@@ -120,11 +124,11 @@ class KernelFigures:
             membership = (proc / "self" / "cgroup").read_text(errors="replace")
         except OSError:
             membership = ""
-        self.run_wait = Counter(run_wait_seconds, proc / "self" / "task" / str(native_thread_id()) / "schedstat")
+        self._run_wait = run_wait_counter(proc)
         limits = [Counter(throttled_seconds, path) for path in cgroup_files("cpu.stat", membership, cgroups)]
         self._throttled = [limit for limit in limits if limit.exists]
         self._pressure = Counter(pressure_seconds, proc / "pressure" / "cpu")
-        known = {"run_wait": self.run_wait.exists, "throttled": self._throttled, "pressure": self._pressure.exists}
+        known = {"run_wait": self._run_wait.exists, "throttled": self._throttled, "pressure": self._pressure.exists}
         if missing := [name for name, found in known.items() if not found]:
             logger.debug("locust_realism: this system does not measure %s.", ", ".join(missing))
         self._before = self._read()
@@ -141,7 +145,7 @@ class KernelFigures:
 
     def close(self) -> None:
         """Close the files."""
-        for counter in (self.run_wait, self._pressure, *self._throttled):
+        for counter in (self._run_wait, self._pressure, *self._throttled):
             counter.close()
 
     def _read(self) -> dict[str, float]:
@@ -152,7 +156,7 @@ class KernelFigures:
             "machine": machine + times["idle"] + times.get("iowait", 0.0),
             "machine_cpu": machine,
             "steal": times.get("steal", math.nan),
-            "run_wait": self.run_wait.seconds(),
+            "run_wait": self._run_wait.seconds(),
             "pressure": self._pressure.seconds(),
             **{f"throttled {k}": limit.seconds() for k, limit in enumerate(self._throttled)},
         }

@@ -17,14 +17,13 @@ watchdog had looked, so the interval becomes 1 ms; code that keeps the lock long
 
 from __future__ import annotations
 
+import collections
 import logging
 import math
 import os
 import sys
 import sysconfig
 import time
-from collections import Counter
-from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
 from types import CodeType, FrameType
@@ -34,6 +33,7 @@ import locust
 
 import locust_realism
 from locust_realism.recording.diagnosis import MAX_ENTRIES, MAX_KEPT, PAUSE_S, Named, longest, printable
+from locust_realism.runtime.capture.kernel_figures import Counter, run_wait_counter
 from locust_realism.runtime.locust_compat import native_ident, start_native_thread, thread_stack
 from locust_realism.runtime.users.alarm import Alarm
 from locust_realism.runtime.users.deadline import Deadline
@@ -44,6 +44,8 @@ BEAT_S = 0.01
 """Mean time between two heartbeats."""
 LATE_S = 0.001
 """Lateness, beyond the timer's own, from which a heartbeat counts as late and the watchdog looks."""
+STILL_S = 0.02
+"""Shortest time without any progress for which a process counts as stopped."""
 SWITCH_S = 0.001
 """Longest time for which a thread keeps the interpreter's lock while another waits for it."""
 _GOLDEN = (5**0.5 - 1) / 2
@@ -127,8 +129,8 @@ class Beats:
     """
 
     lags: list[float] = field(default_factory=list)
-    blocked: int = 0
-    sampled: int = 0
+    blocked: float = 0.0
+    sampled: float = 0.0
     still_s: float = 0.0
     places: Named = ()
     pauses: list[tuple[float, float]] = field(default_factory=list)
@@ -137,21 +139,20 @@ class Beats:
 class Heartbeat:
     """Heartbeat of the calling thread's event loop and its watchdog; to be closed.
 
-    ``run_wait()`` returns the seconds that this thread has waited for a CPU so far, NaN if unknown.
-
-    >>> heartbeat = Heartbeat(lambda: math.nan)
+    >>> heartbeat = Heartbeat()
     >>> gevent.sleep(0.1)
     >>> len(heartbeat.take().lags) > 5
     True
     >>> heartbeat.close()
     """
 
-    def __init__(self, run_wait: Callable[[], float]) -> None:
+    def __init__(self) -> None:
         sys.setswitchinterval(min(SWITCH_S, sys.getswitchinterval()))
-        self._run_wait = run_wait
+        self._run_wait = run_wait_counter()
+        self._watch_wait: Counter | None = None
         self._thread = native_ident()
         self._beats = Beats()
-        self._places: dict[CodeType, Counter[tuple[int, str]]] = {}
+        self._places: dict[CodeType, collections.Counter[tuple[int, str]]] = {}
         self._samples: list[Sample | None] = []
         self._looked_at = -math.inf  # the watchdog's first look since the last beat
         self._closed = False
@@ -180,6 +181,7 @@ class Heartbeat:
         """Stop the heartbeat and its thread."""
         self._closed = True
         self._alarm.close()
+        self._run_wait.close()
         self._deadline.set(0.0)
 
     # In the event loop ------------------------------------------------------------------------------------------
@@ -189,7 +191,8 @@ class Heartbeat:
         self._due = self._first + BEAT_S * (self._number + self._number * _GOLDEN % 1)
 
     def _read(self) -> None:
-        self._thread_s, self._process_s, self._waited_s = time.thread_time(), time.process_time(), self._run_wait()
+        watch_s = math.nan if self._watch_wait is None else self._watch_wait.seconds()
+        self._seconds = time.thread_time(), time.process_time(), self._run_wait.seconds(), watch_s
 
     def _beat(self) -> None:
         """Take a beat and all that were due before it ended; runs in the hub, 5 microseconds when on time."""
@@ -201,42 +204,49 @@ class Heartbeat:
         if self._due <= now:  # the machine was suspended
             self._first, self._number = now, 0
             self._next()
-        before = self._thread_s, self._process_s, self._waited_s
+        before = self._seconds
         self._read()
         if now - due > self._late_s:
-            self._explain(now, due, *before, late=sum(lag > self._late_s for lag in beats.lags[missed:]))
+            change = [b - a if b >= a else 0.0 for a, b in zip(before, self._seconds, strict=True)]  # 0 for NaN
+            self._explain(now, due, sum(lag > self._late_s for lag in beats.lags[missed:]), *change)
         self._samples, self._looked_at = [], -math.inf
         self._alarm.set(self._due)
         self._deadline.set(self._due + self._late_s)
 
-    def _explain(self, now: float, due: float, thread_s: float, process_s: float, waited_s: float, late: int) -> None:
-        """Count ``late`` heartbeats by their cause."""
+    def _explain(
+        self, now: float, due: float, late: float, thread_s: float, process_s: float, waited_s: float, watch_s: float
+    ) -> None:
+        """Count ``late`` heartbeats by their cause; the other figures are the clocks' changes since the last beat."""
         beats = self._beats
-        if now - due > PAUSE_S:
-            beats.pauses = longest([*beats.pauses, (due, now - due)])
-        waited = self._waited_s - waited_s
-        rest = now - due - (0.0 if math.isnan(waited) else waited)
+        late_s = now - due
+        if late_s > PAUSE_S:
+            beats.pauses = longest([*beats.pauses, (due, late_s)])
+        # part of the wait was before the beat was due; since then the thread either waited or ran
+        rest = late_s - min(waited_s, late_s * waited_s / max(waited_s + thread_s, 1e-9))
         if rest <= self._late_s:
             return
+        late *= rest / late_s
         samples, looked_after = self._samples, self._looked_at - due
-        in_call = bool(samples) and 0 < looked_after < max(self._late_s + 3 * SWITCH_S, rest / 4)
-        if self._thread_s - thread_s >= rest / 2 or in_call:
+        idle = rest - watch_s  # the watchdog, too, may hold the interpreter's lock while it waits for a CPU
+        in_call = bool(samples) and 0 < looked_after < max(self._late_s + 3 * SWITCH_S, idle / 4)
+        if thread_s >= rest / 2 or in_call:
             beats.blocked += late
             beats.sampled += late if samples else 0
             for sample in samples:
                 if sample is not None:
                     self._count(*sample, late / len(samples))
-        elif self._process_s - process_s < rest / 2:
-            beats.still_s += rest
+        elif idle > STILL_S and process_s < idle / 2:
+            beats.still_s += idle
 
     def _count(self, code: CodeType, line: int, called: FrameType | None, beats: float) -> None:
         if code in self._places or len(self._places) < MAX_KEPT:
             name = "" if called is None else f"{called.f_globals.get('__name__', '?')}.{called.f_code.co_qualname}"
-            self._places.setdefault(code, Counter())[line, name] += beats  # type: ignore[assignment]
+            self._places.setdefault(code, collections.Counter())[line, name] += beats  # type: ignore[assignment]
 
     # In the watchdog's thread -----------------------------------------------------------------------------------
 
     def _watch(self) -> None:
+        self._watch_wait = run_wait_counter()
         try:
             while not self._closed:
                 self._deadline.wait()
@@ -248,6 +258,7 @@ class Heartbeat:
             logger.exception("locust_realism: the watchdog has stopped: blocking code is no longer named")
         finally:
             self._deadline.close()
+            self._watch_wait.close()
 
     def _look(self, now: float) -> None:
         """Sample the main thread, unless it waits for events."""
