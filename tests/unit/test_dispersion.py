@@ -1,6 +1,7 @@
 """Scales, dependence, rescaled time and single users, compared with closed forms and independent implementations."""
 
 import math
+from itertools import pairwise
 
 import numpy as np
 import pytest
@@ -10,6 +11,7 @@ from scipy.stats import chi2, kstest
 
 from locust_realism.analysis.stats.intervals import coefficient_of_variation
 from locust_realism.analysis.verdict.dispersion import (
+    STAY_SHARES,
     Stay,
     autocorrelation,
     clock_tick_us,
@@ -21,12 +23,15 @@ from locust_realism.analysis.verdict.dispersion import (
     poisson_band,
     population_dispersion,
     renewal_dispersion,
+    repeated_stalls,
     rescale_by_profile,
+    seen_in,
     window_counts,
     window_ladder,
 )
 from locust_realism.analysis.verdict.users import task_starts, user_times
 from locust_realism.recording.launches import LaunchLog
+from locust_realism.workload.distributions import exponential, lognormal
 from locust_realism.workload.rates.shapes import ConstantRate, SineRate
 
 
@@ -128,6 +133,117 @@ def test_local_gaps_are_blind_to_a_drift_but_not_to_bunches():
     assert abs(local_gaps(drift, 200)[1] - 1) < 4 / math.sqrt(40_000)
     bunches = np.where(np.arange(40_000) % 10 == 0, 10.0, 0.01)
     assert local_gaps(bunches, 200)[1] > 2
+
+
+def dropped_rest(gaps, per_window):
+    """Return the relative gaps as they were found before: whole windows only, the rest left out."""
+    pieces = gaps[: len(gaps) // per_window * per_window].reshape(-1, per_window)
+    return (pieces / pieces.mean(axis=1, keepdims=True)).ravel()
+
+
+def test_windows_cover_every_gap_and_keep_the_error_of_chance():
+    """Of 2,000 Poisson runs of 399 gaps 1 % exceed the distance 1.3 / sqrt(n); with the rest left out 14 %."""
+    rng, n, beyond, before = np.random.default_rng(15), 399, 0, 0
+    for _ in range(2000):
+        gaps = rng.exponential(1.0, n)
+        limit = 1.3 / math.sqrt(n)
+        relative = local_gaps(gaps, 200)[0]
+        assert len(relative) == n
+        beyond += exponential_distance(np.sort(relative)) > limit
+        before += exponential_distance(np.sort(dropped_rest(gaps, 200))) > limit
+    assert beyond / 2000 < 0.01 + 4 * math.sqrt(0.01 * 0.99 / 2000)
+    assert before / 2000 > 0.05, "the negative control"
+
+
+def test_a_bunched_end_counts():
+    """The last 47 % of 379 gaps come in bunches of ten."""
+    rng = np.random.default_rng(16)
+    bunched = np.where(np.arange(179) % 10 == 0, 10.0, 0.01) * rng.exponential(1.0, 179)
+    gaps = np.concatenate((rng.exponential(1.0, 200), bunched))
+    assert local_gaps(gaps, 200)[1] > 1.5
+    assert abs(coefficient_of_variation(dropped_rest(gaps, 200)) - 1) < 0.15, "the negative control"
+
+
+@pytest.mark.parametrize("n", [2, 3, 199, 201, 399, 401, 1999])
+def test_windows_of_gaps_have_nearly_equal_sizes(n):
+    """Ascending gaps fall at the start of each window only, since each is divided by its window's mean."""
+    relative, _ = local_gaps(np.arange(1.0, n + 1), 200)
+    edges = [0, *(np.flatnonzero(np.diff(relative) < 0) + 1).tolist(), n]
+    assert len(edges) - 1 == max(n // 200, 1)
+    assert np.ptp(np.diff(edges)) <= 1
+    assert [relative[a:b].mean() for a, b in pairwise(edges)] == pytest.approx([1.0] * (len(edges) - 1))
+
+
+def population_times(rng, law, arrivals, rate, span):
+    """Return the launches of users with Poisson arrivals and stays of this law who launch at ``rate`` each."""
+    before = 60 * law.mean
+    starts = rng.uniform(-before, span, rng.poisson(arrivals * (span + before)))
+    stays = law.sample(rng, len(starts))
+    many = rng.poisson(rate * stays)
+    times = np.repeat(starts, many) + rng.uniform(0, 1, many.sum()) * np.repeat(stays, many)
+    return np.sort(times[(times > 0) & (times < span)])
+
+
+def test_stays_of_any_law_have_their_dispersion():
+    """Lognormal stays of CoV 2: the formula of exponential stays is 2.3 times too low at long windows."""
+    law, rate, span = lognormal(5.0, cov=2), 2.0, 20_000.0
+    windows = [0.1, 1.0, 10.0, 100.0]
+    stay = Stay.of(law.mean, law.ppf(STAY_SHARES))
+    curve = population_dispersion(windows, rate, stay)
+    found = np.zeros(4)
+    for seed in range(5):
+        times = population_times(np.random.default_rng([17, seed]), law, 10.0, rate, span)
+        found += [row["idc"] / 5 for row in dispersion_table(times * 1e6, windows)]
+    # 1,000 windows of 100 s in five runs, which share 40 s of memory: an error of 6 %.
+    assert np.abs(found / curve - 1).max() < 0.2
+    assert population_dispersion([1e7], rate, stay)[0] == pytest.approx(1 + rate * 5.0 * (1 + 2**2), rel=0.01)
+    assert found[3] / population_dispersion([100.0], rate, Stay.of(5.0))[0] > 1.5, "the negative control"
+
+
+def test_the_memory_of_a_population_is_that_of_its_stays():
+    assert Stay.of(30.0).memory_s == pytest.approx(30.0, rel=0.01)
+    constant = Stay.of(30.0, [30.0] * len(STAY_SHARES))
+    assert constant.memory_s == pytest.approx(2 * 30.0 / 3, rel=0.1), "the correlation falls on a line"
+    assert Stay.of(0.0).memory_s == 0
+
+
+def test_slow_variation_is_no_variation_within_a_short_run():
+    """200 runs of 60 s of a population with stays of 30 s: the mean index is that of the corrected curve."""
+    rate, span, window = 2.0, 60.0, 3.0
+    stay, found = Stay.of(30.0), []
+    for seed in range(200):
+        times = population_times(np.random.default_rng([18, seed]), exponential(30.0), 1.0, rate, span)
+        found.append(index_of_dispersion(window_counts(np.insert(times, 0, 0.0) * 1e6, [window])[0]))
+    raw, at_span = population_dispersion([window, span], rate, stay)
+    (seen,) = seen_in(span, [window], [raw], at_span)
+    error = 4 * np.std(found) / math.sqrt(200)
+    assert abs(np.mean(found) - seen) < error
+    assert raw - np.mean(found) > error, "the negative control"
+
+
+def stalled(stalls, length_s, seed=19, n=10_000):
+    """Return relative gaps and launch times of a Poisson process of 100/s with evenly placed stalls."""
+    gaps = np.random.default_rng(seed).exponential(1e4, n)
+    if stalls:
+        gaps[n // stalls // 2 :: n // stalls] += length_s * 1e6
+    return gaps / gaps.mean(), np.cumsum(np.insert(gaps, 0, 0.0)).astype(np.int64)
+
+
+@pytest.mark.parametrize(("stalls", "length_s"), [(20, 0.1), (10, 0.3), (5, 1.0)])
+def test_repeated_stalls_are_counted(stalls, length_s):
+    for seed in range(20):
+        found = repeated_stalls(*stalled(stalls, length_s, seed))
+        assert abs(found.number - stalls) <= 0.25 * stalls
+        assert found.mean_s == pytest.approx(length_s, rel=0.15)
+        assert found.period_s == pytest.approx((100 + stalls * length_s) / stalls, rel=0.15)
+
+
+def test_one_pause_and_usual_gaps_are_no_repeated_stalls():
+    assert repeated_stalls(*stalled(1, 5.0)) is None
+    assert repeated_stalls(*stalled(2, 2.0)) is None
+    assert [repeated_stalls(*stalled(0, 0.0, seed)) for seed in range(300)] == [None] * 300
+    bunches = np.where(np.arange(10_000) % 10 == 0, 10.0, 0.01)
+    assert repeated_stalls(bunches / bunches.mean(), np.cumsum(np.insert(bunches, 0, 0) * 1e4).astype(int)) is None
 
 
 def test_the_local_cov_has_no_bias():

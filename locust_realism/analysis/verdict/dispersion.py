@@ -205,8 +205,8 @@ class Stay:
         """
         if self.mean <= 0:
             return 0.0
-        square = (self.residual / self.mean) ** 2
-        return float((np.diff(self.t) * (square[1:] + square[:-1])).sum())
+        a, b = self.residual[:-1] / self.mean, self.residual[1:] / self.mean
+        return float((np.diff(self.t) * (a * a + a * b + b * b)).sum()) * 2 / 3
 
 
 def population_dispersion(window_s: Sequence[float], rate_per_user: float, stay: Stay) -> list[float]:
