@@ -72,7 +72,7 @@ FIRST = [
     ("a single pause", run(gaps=PAUSE, pauses=[(41.0, 2.9)]), "4 s, at 40.0 s", "analyse the run without it",
      run(gaps=replace(PAUSE, cov_without_longest=1.2))),
     ("too few users for the planned launches", run(**LATE), "50 planned launches found no", "Start more users", None),
-    ("too few users for the planned launches", run(**LATE | {"missed_launches": 0}), "1 s late", "Start more users",
+    ("too few users for the planned launches", run(**LATE | {"missed_launches": 0}), "at least 1 s after", "Start more users",
      None),
     ("retries of failed requests", run(gaps=SOUND_GAPS, retries=0.2), "20.0% of the launches", "before they try again",
      None),
