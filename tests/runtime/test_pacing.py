@@ -22,6 +22,7 @@ from locust_realism.runtime.figures.workload_model import workload_facts
 from locust_realism.runtime.pacing.pacers import paced_counts, paced_totals, report_counts
 from locust_realism.runtime.pacing.waits import PacedWait, diurnal_sine, paced
 from locust_realism.runtime.population.view import population_document
+from locust_realism.runtime.users.alarm import timers
 from locust_realism.runtime.users.session import hook_user_start, session_of
 from locust_realism.workload.distributions import constant, exponential
 from locust_realism.workload.distributions.streams import use_source
@@ -164,6 +165,32 @@ def test_a_task_set_may_have_the_wait_and_a_user_an_attribute_user() -> None:
         with running(user_class, 5) as environment:
             name = eventually(lambda env=environment: [n for n, c in paced_counts(env).items() if c.launched > 20])
             assert len(name) == 1
+
+
+@pytest.mark.parametrize(
+    ("wait", "waits"),
+    [
+        (constant(3600), 20),
+        (paced(ConstantRate(1e-4), scope="user"), 20),
+        (paced(ConstantRate(1e-4)), 1),
+        (paced(ConstantRate(1000), extra_wait=constant(3600)), 20),
+    ],
+    ids=["think time", "paced, user", "paced, total", "extra wait"],
+)
+def test_waits_are_on_the_timers_of_the_process_and_leave_them_when_users_stop(wait: Any, waits: int) -> None:
+    stopped = []
+
+    class Leaver(visitor(wait)):  # type: ignore[misc]
+        def on_stop(self) -> None:
+            stopped.append(self)
+
+    before = len(timers())
+    with running(Leaver, 20):
+        eventually(lambda: len(timers()) >= before + waits)
+        gevent.sleep(0.1)
+        assert len(timers()) <= before + waits + 1
+    eventually(lambda: len(timers()) <= before, because="no wait is left")
+    assert len(stopped) == 20
 
 
 def test_too_few_users_make_late_and_missed_launches_and_a_warning(caplog: pytest.LogCaptureFixture) -> None:
