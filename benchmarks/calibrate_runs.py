@@ -45,7 +45,9 @@ from locust_realism.workload.distributions.text import distribution_from_text
 
 LOCUSTFILE = Path(__file__).with_name("runs") / "locustfile.py"
 JUDGED_S = 9
-"""Seconds of a run after its warm-up."""
+"""Least seconds of a run after its warm-up."""
+ENOUGH = 1000
+"""Launches on which a verdict is given, and some more."""
 WINDOWS_S = (0.1, 1.0)
 TRIP_S = 0.002
 """Response time of the server, about."""
@@ -119,6 +121,11 @@ def pool(kind: str, wait: str, z: float, users: int, rate: float, **more: Any) -
     return Run("", kind, wait, users, rate, seconds, settle=3 * z, think=wait, **more)
 
 
+def enough_s(rate: float) -> int:
+    """Return the seconds in which ``rate`` launches a second are enough for a verdict, 20 at most."""
+    return min(max(math.ceil(ENOUGH / rate), JUDGED_S), 20)
+
+
 def waits(z: float) -> tuple[str, str, str]:
     """Return three waits with the mean ``z``."""
     return f"exponential({z})", f"lognormal({z}, cov=1)", f"uniform(0, {2 * z})"
@@ -135,19 +142,21 @@ def sound_runs() -> Iterator[Run]:
     ):  # fmt: skip
         for number, wait in enumerate(waits(z)):
             server = SLOWER if z >= 0.5 and (users // 50 + number) % 2 else QUICK
-            yield pool("pool, one request", wait, z, users, rate, client=client, processes=processes, server=server)
+            yield pool("pool, one request", wait, z, users, rate, client=client, processes=processes, server=server,
+                       judged=enough_s(users / z))  # fmt: skip
     yield pool("pool, one request", "exponential(4)", 4, 20, 20)
     for client, users, z, rate, processes in (
-        ("fast", 100, 1, 50, 1), ("http", 50, 1, 50, 1), ("fast", 200, 1, 100, 2), ("fast", 20, 0.5, 20, 1),
+        ("fast", 100, 1, 50, 1), ("http", 60, 1, 60, 1), ("fast", 200, 1, 100, 2), ("fast", 30, 0.4, 30, 1),
     ):  # fmt: skip
         for wait in waits(z):
-            yield pool("pool, four in a row", wait, z, users, rate, client=client, processes=processes, task="row")
+            yield pool("pool, four in a row", wait, z, users, rate, client=client, processes=processes, task="row",
+                       judged=enough_s(users / z))  # fmt: skip
     for client, users, z, rate, processes in (
-        ("fast", 20, 0.5, 20, 1), ("fast", 100, 2, 100, 1), ("fast", 100, 2, 50, 2), ("http", 20, 1, 20, 1),
+        ("fast", 30, 0.5, 30, 1), ("fast", 100, 1.5, 100, 1), ("fast", 100, 1.5, 50, 2), ("http", 50, 1, 50, 1),
     ):  # fmt: skip
         for wait in waits(z):
             yield pool("pool, ten in parallel", wait, z, users, rate, client=client, processes=processes,
-                       task="parallel")  # fmt: skip
+                       task="parallel", judged=enough_s(users / z))  # fmt: skip
     for client, arrivals, stay, z, processes in (
         ("fast", 5, 20, 1, 1), ("http", 5, 20, 1, 1), ("fast", 50, 2, 0.5, 1), ("fast", 20, 5, 0.25, 1),
         ("fast", 1, 20, 0.2, 1), ("fast", 100, 3, 0.6, 2), ("fast", 10, 10, 1, 2), ("http", 20, 5, 1, 2),
@@ -171,10 +180,11 @@ def sound_runs() -> Iterator[Run]:
     )  # fmt: skip
     for client, rate, processes in planned:
         common: dict[str, Any] = {"client": client, "processes": processes}
-        yield Run("", "open arrivals", "exponential(1)", 1, 1, 3 + JUDGED_S,
+        seconds = 3 + enough_s(rate)
+        yield Run("", "open arrivals", "exponential(1)", 1, 1, seconds,
                   population=f"open_arrivals(ConstantRate({rate}))", **common)  # fmt: skip
         users = max(10, rate // 8)
-        yield Run("", "paced", f"paced(ConstantRate({rate}))", users, users, 3 + JUDGED_S, **common)
+        yield Run("", "paced", f"paced(ConstantRate({rate}))", users, users, seconds, **common)
     for low, high, period, processes in ((20, 180, 4, 1), (50, 350, 3, 1), (20, 380, 5, 2)):
         profile = f"SineRate({low}, {high}, period={period})"
         common = {"processes": processes, "profile": profile}
@@ -549,14 +559,15 @@ def tables(lines: Sequence[dict[str, Any]]) -> str:
                 f"| {kind} | {len(mine)} | {percent(hits, len(mine))} | {most_common(map(first_cause, mine))} |"
             )
     text.append("")
-    band = [line for line in sound if not line["out_of_band"]]
+    known = [line for line in sound if line["overall"] != "not enough data"]
+    band = [line for line in known if not line["out_of_band"]]
     if band:
         red, amber = (sum(line["overall"] == status for line in band) for status in ("red", "amber"))
         agree = sum(not line["disagrees"] for line in band)
         text += [
-            f"Sound runs with the server in band: {len(band)} of {len(sound)}. Red: {percent(red, len(band))}, goal at "
-            f"most {GOAL_RED} of {GOAL_OF}. Amber: {percent(amber, len(band))}, goal at most {GOAL_AMBER} of "
-            f"{GOAL_OF}. CoV and dispersion agree with the server: {percent(agree, len(band))}.",
+            f"Sound runs with a verdict and the server in band: {len(band)} of {len(sound)}. Red: "
+            f"{percent(red, len(band))}, goal at most {GOAL_RED} of {GOAL_OF}. Amber: {percent(amber, len(band))}, goal "
+            f"at most {GOAL_AMBER} of {GOAL_OF}. CoV and dispersion agree with the server: {percent(agree, len(band))}.",
         ]
     if total:
         text.append(f"Distortions named first: {percent(right, total)}, goal {100 * GOAL_RIGHT:.0f} % of each.")

@@ -120,12 +120,16 @@ def line(kind: str, overall: str = "green", cause: str | None = None, **more: An
 
 def test_the_tables_count_sound_runs_in_band_and_causes_that_are_right(calibration: ModuleType) -> None:
     lines = [line("paced"), line("paced", "red", "a single pause", out_of_band=["CoV 1.2"], red=[2])]
-    lines += [line("paced", "amber", "a single pause"), {"name": "paced 4", "kind": "paced", "error": "no end"}]
+    lines += [
+        line("paced", "amber", "a single pause"),
+        line("paced", "not enough data"),
+        {"name": "paced 4", "kind": "paced", "error": "no end"},
+    ]
     lines += [line("one pause", "red", "a single pause")] * 9 + [line("one pause", "red", "launches in batches")]
     text = calibration.tables(lines)
-    assert "| paced | 3 | 1 / 1 / 1 / 0 | 2 | a single pause (2); none (1) | 2: 1 | 1.02, 1.00 (± 0.02) " in text
+    assert "| paced | 4 | 1 / 1 / 1 / 1 | 3 | none (2); a single pause (2) | 2: 1 | 1.02, 1.00 (± 0.02) " in text
     assert "| one pause | 10 | 9 of 10, 90 % (60 to 98 %) | a single pause (9); launches in batches (1) |" in text
-    assert "server in band: 2 of 3. Red: 0 of 2" in text
+    assert "server in band: 2 of 4. Red: 0 of 2" in text
     assert "Amber: 1 of 2" in text
     assert "Failed run: paced 4: no end" in text
 
