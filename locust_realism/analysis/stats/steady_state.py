@@ -21,8 +21,11 @@ from locust_realism.analysis.stats.responses import answered, known_responses, s
 from locust_realism.recording.launches import LaunchLog
 
 MSER_BATCH = 5
-WARM_UP_ERRORS = 4.0
-"""Standard errors by which a warm-up must differ from the rest of the run."""
+WARM_UP_ERRORS = 6.0
+"""Standard errors by which a warm-up must differ from the rest of the run.
+
+MSER-5 chose the part that differs most, and few batches give a rough error. On M/M/1 at .9 (200 runs of 10,000) the
+mean after the cut is .97 of the mean of all at 4 errors, .98 at 6."""
 BATCHES = 16
 MOST_CORRELATED = 0.9
 SEGMENTS = 20

@@ -1,0 +1,187 @@
+"""Judged part of a run and the scale of its short gaps: fixed pools, short runs, real timers and planned launches."""
+
+import math
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from locust_realism.analysis.document import AMBER, GREEN, NO_DATA, RED
+from locust_realism.analysis.settings import AnalysisSettings, VerdictBounds, WorkloadModel
+from locust_realism.analysis.summary import summarize
+from locust_realism.analysis.verdict.checks import CHECKS
+from locust_realism.analysis.verdict.evidence import Facts, collect, launch_cpu_s
+from locust_realism.analysis.window import settled, settling_s
+from locust_realism.recording.launches import MISSING, LaunchLog
+
+SETTINGS = AnalysisSettings(charts=False)
+CHECK = {number: check for number, _, check in CHECKS}
+FINE = {"wake_p90_ms": 0.35}
+
+
+def ramp(seed: int, rate_of_users: float, *, span: float = 120.0, uniform: bool = False) -> tuple[LaunchLog, Facts]:
+    """Return 100 users with a mean wait of 1 s who start in lumps, ``rate_of_users`` each second."""
+    rng = np.random.default_rng(seed)
+    each = int(2 * span) + 60
+    think = rng.uniform(0, 2, (100, each)) if uniform else rng.exponential(1.0, (100, each))
+    spawn = np.arange(100) // rate_of_users + 1e-4 * (np.arange(100) % rate_of_users)
+    start = spawn[:, None] + np.concatenate((np.zeros((100, 1)), np.cumsum(think[:, 1:] + 0.005, axis=1)), axis=1)
+    user, step = np.nonzero(start < span)
+    order = np.argsort(start[user, step], kind="stable")
+    user, step = user[order], step[order]
+    launches = np.rint(start[user, step] * 1e6).astype(int)
+    think_us = np.where(step > 0, np.rint(think[user, step] * 1e6), MISSING).astype(int)
+    log = LaunchLog.build(
+        launches, 5000, slot=user, users=np.searchsorted(spawn, launches / 1e6), task=user * each + step,
+        think_us=think_us,
+    )  # fmt: skip
+    model = WorkloadModel(kind="closed", users=100, think_time_s=1.0)
+    full = round(spawn[-1] * 1e6) + 1
+    return log, Facts(model=model, health=FINE, held_us=(full, round(span * 1e6)), run_start_us=0)
+
+
+@pytest.mark.parametrize("uniform", [False, True])
+@pytest.mark.parametrize("rate_of_users", [1, 10, 50, 100])
+def test_the_ramp_costs_no_red_whatever_its_rate(rate_of_users: float, uniform: bool) -> None:
+    for seed in range(3):
+        log, facts = ramp(seed, rate_of_users, span=120.0 + 100 / rate_of_users, uniform=uniform)
+        if uniform:
+            facts = replace(facts, model=replace(facts.model, think_time_cov=1 / math.sqrt(3)))
+        verdict = summarize(log, settings=SETTINGS, facts=facts)["verdict"]
+        assert verdict["overall"] in (GREEN, AMBER), verdict["sentence"]
+
+
+def test_the_second_lump_of_users_is_the_spawners_doing() -> None:
+    """Negative control: judged from full spawn on, first tasks included, -r 50 is red."""
+    log, facts = ramp(1, 50, span=20.0)
+    at_once = replace(facts, model=WorkloadModel())
+    unmarked = replace(log, task=np.full(len(log), MISSING), think_us=np.full(len(log), MISSING))
+    held = (1_000_000, 20_000_000)
+    assert summarize(unmarked, settings=SETTINGS, facts=replace(at_once, held_us=held))["verdict"]["overall"] == RED
+    assert summarize(log, settings=SETTINGS, facts=replace(facts, held_us=held))["verdict"]["overall"] != RED
+
+
+def test_judging_begins_three_mean_waits_after_full_spawn() -> None:
+    log, facts = ramp(2, 50)
+    begin, end = facts.held_us or (0, 0)
+    assert settling_s(log, facts.model, facts.held_us) == 3.0
+    assert settled(facts.held_us, 3.0) == (begin + 3_000_000, end)
+    window = summarize(log, settings=SETTINGS, facts=facts)["window"]
+    assert window["judged"] == int(((log.launch_us >= begin + 3_000_000) & (log.launch_us <= end)).sum())
+    assert window["judged_sentence"] == (
+        "The verdict covers the time from 4.0 s to the stop request at 120.0 s. "
+        "It begins 3 mean waits after full spawn at 1.0 s."
+    )
+    # Without a model the recorded pauses count, and without those the estimated ones.
+    closed = WorkloadModel(kind="closed")
+    assert settling_s(log, closed, facts.held_us) == pytest.approx(3.0, rel=0.05)
+    unmarked = replace(log, task=np.full(len(log), MISSING), think_us=np.full(len(log), MISSING))
+    assert settling_s(unmarked, closed, facts.held_us) == pytest.approx(3.0, rel=0.05)
+    assert settling_s(log, WorkloadModel(kind="open"), facts.held_us) == 0
+
+
+@pytest.mark.parametrize(("span", "longer"), [(8.0, 4.0), (3.0, 10.0)])
+def test_a_run_that_is_too_short_says_how_much_longer(span: float, longer: float) -> None:
+    """100 launches a second: 900 gaps take 9 s after the 4 s of start and settling."""
+    log, facts = ramp(3, 50, span=span)
+    window = summarize(log, settings=SETTINGS, facts=facts)["window"]
+    words = window["judged_sentence"].split("Run the test at least ")[1].split(" longer")[0]
+    assert float(words.split()[0]) == pytest.approx(longer, abs=2.0)
+    log, facts = ramp(3, 50, span=20.0)
+    assert "Run the test" not in summarize(log, settings=SETTINGS, facts=facts)["window"]["judged_sentence"]
+
+
+def test_the_sentence_says_that_tasks_are_inferred() -> None:
+    log, facts = ramp(4, 50)
+    unmarked = replace(log, task=np.full(len(log), MISSING), think_us=np.full(len(log), MISSING))
+    note = "Pauses of the users separate their tasks, since the log does not mark them."
+    assert note in summarize(unmarked, settings=SETTINGS, facts=facts)["window"]["judged_sentence"]
+    assert note in summarize(unmarked, settings=SETTINGS)["window"]["judged_sentence"]
+    assert note not in summarize(log, settings=SETTINGS, facts=facts)["window"]["judged_sentence"]
+    nobody = replace(unmarked, slot=np.full(len(log), MISSING))
+    assert "judged_sentence" not in summarize(nobody, settings=SETTINGS)["window"]
+
+
+def paced(rate: float, seed: int, *, wake_ms: float = 0.35, launch_ms: float = 0.15, n: int = 10_000) -> LaunchLog:
+    """Return planned Poisson launches of one process whose timer is up to ``wake_ms`` late."""
+    rng = np.random.default_rng(seed)
+    due = np.cumsum(rng.exponential(1 / rate, n))
+    late = rng.uniform(0.1e-3, 1e-3 * wake_ms, n)
+    at, free = np.empty(n), 0.0
+    for k in range(n):
+        at[k] = free if due[k] < free else due[k] + late[k]
+        free = at[k] + 1e-3 * launch_ms
+    planned, launches = (np.rint(times * 1e6).astype(int) for times in (due, at))
+    return LaunchLog.build(launches, 500, planned_us=planned, slot=np.arange(n) % 20, task=np.arange(n), users=20)
+
+
+@pytest.mark.parametrize("rate", [100.0, 400.0])
+def test_planned_launches_by_a_real_timer_are_sound(rate: float) -> None:
+    facts = Facts(model=WorkloadModel(kind="open"), health={**FINE, "cpu_max": 0.2})
+    for seed in range(5):
+        log = paced(rate, seed)
+        verdict = summarize(log, settings=SETTINGS, facts=facts)["verdict"]
+        assert verdict["overall"] == GREEN, verdict["sentence"]
+        # The negative control: at a tenth of the mean gap, the process cannot launch like independent users.
+        if rate == 400:
+            plain = collect(log, SETTINGS, replace(facts, health={"wake_p90_ms": 0.01}))
+            assert CHECK[3](plain, VerdictBounds()).status in (AMBER, RED)
+
+
+def test_short_gaps_have_the_scale_of_the_process() -> None:
+    log = paced(400.0, 1)
+    model = WorkloadModel(kind="open")
+    few = collect(log, SETTINGS, Facts(model=model, health={"wake_p90_ms": 0.1, "cpu_max": 0.04}))
+    assert few.short_gap_s == pytest.approx(0.1 / 400, rel=0.05), "a tenth of the mean gap"
+    woken = collect(log, SETTINGS, Facts(model=model, health={"wake_p90_ms": 0.6}))
+    assert woken.short_gap_s == pytest.approx(0.6e-3)
+    busy = Facts(model=model, health={"wake_p90_ms": 0.1, "cpu_max": 0.3})
+    assert launch_cpu_s(log, busy) == pytest.approx(0.3 / 400, rel=0.05)
+    assert collect(log, SETTINGS, busy).short_gap_s == launch_cpu_s(log, busy)
+    blocked = replace(busy, health={**busy.health, "blocked": 0.25})
+    assert launch_cpu_s(log, blocked) == pytest.approx(0.05 / 400, rel=0.05), "code that blocks is no launch"
+    coarse = collect(log, SETTINGS, Facts(model=model, health={"wake_p90_ms": 1.5}))
+    assert not coarse.short_gap_measurable
+    assert CHECK[3](coarse, VerdictBounds()).status == NO_DATA
+    assert few.short_gap_measurable
+
+
+def test_our_own_recordings_have_the_measured_grain() -> None:
+    log = paced(100.0, 2)
+    older = replace(log, task=np.full(len(log), MISSING))
+    for each, wake_ms, grain in ((log, 0.3, 1), (log, 4.0, 4000), (log, math.nan, 1000), (older, 0.3, 1000)):
+        assert collect(each, SETTINGS, Facts(health={"wake_p90_ms": wake_ms})).grain_us == grain
+
+
+def test_bunches_below_a_millisecond_show_in_our_own_recordings() -> None:
+    """Negative control of the grain: pairs 0.2 ms apart are bunches at 100/s, unless a grain hides them."""
+    rng = np.random.default_rng(6)
+    first = np.cumsum(rng.exponential(20_000, 5000))
+    launches = np.sort(np.concatenate((first, first + 200))).astype(int)
+    log = LaunchLog.build(launches, 500, slot=np.arange(10_000) % 50, task=np.arange(10_000), users=50)
+    facts = Facts(model=WorkloadModel(kind="open"), health={"wake_p90_ms": 0.1})
+    assert CHECK[3](collect(log, SETTINGS, facts), VerdictBounds()).status == RED
+
+
+def test_rules_for_fixed_pools_leave_planned_launches_alone() -> None:
+    rng = np.random.default_rng(7)
+    log = paced(100.0, 3)
+    few = replace(log, slot=rng.integers(0, 4, len(log)).astype(np.int32), users=np.full(len(log), 4, dtype=np.int32))
+    opened = collect(few, SETTINGS, Facts(model=WorkloadModel(kind="open"), health=FINE))
+    assert CHECK[7](opened, VerdictBounds()).status == NO_DATA
+    closed = collect(few, SETTINGS, Facts(model=WorkloadModel(kind="closed", users=4), health=FINE))
+    assert CHECK[7](closed, VerdictBounds()).status != NO_DATA
+
+
+def test_half_milliseconds_are_no_unsteady_run() -> None:
+    """The median grows from 0.5 to 0.6 ms, then from 50 to 60 ms, which matters."""
+    rng = np.random.default_rng(8)
+    launches = np.cumsum(rng.exponential(10_000, 10_000)).astype(int)
+    level = np.where(np.arange(10_000) < 5000, 500.0, 600.0)
+    for factor, status in ((1, GREEN), (100, RED)):
+        log = LaunchLog.build(launches, rng.normal(factor * level, 20.0 * factor).astype(int))
+        evidence = collect(log, SETTINGS, Facts())
+        assert CHECK[11](evidence, VerdictBounds()).status == status
+    small = VerdictBounds(min_difference_ms=0.01)
+    log = LaunchLog.build(launches, rng.normal(level, 20.0).astype(int))
+    assert CHECK[11](collect(log, SETTINGS, Facts()), small).status == RED, "the bound decides"
