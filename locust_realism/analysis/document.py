@@ -728,11 +728,14 @@ class PopulationDocument(TypedDict):
     departures: NotRequired[dict[str, int]]
 
 
-class GeneratorRow(TypedDict):
-    """Health of one process of the generator in the last 30 s: shares of a core, the machine and the time, bytes, ms.
+HealthShare = Literal["run_wait", "steal", "throttled", "pressure", "blocked", "stopped"]
+"""Share of the time in a process's health that a system may not measure."""
+HEALTH_SHARES: tuple[HealthShare, ...] = ("run_wait", "steal", "throttled", "pressure", "blocked", "stopped")
+"""These shares, as keys."""
 
-    A figure that the system does not measure is left out.
-    """
+
+class GeneratorRow(TypedDict):
+    """Health of one process in the last 30 s: shares, bytes, ms; a figure that its system lacks is left out."""
 
     id: str
     state: str

@@ -154,7 +154,7 @@ def check_text(check: Check) -> str:
     >>> check_text({"id": 1, "name": "CoV", "status": "red", "value": 9.61, "bound": [0.9, 1.1]})
     '1 CoV (red, 9.61, bound 0.9 to 1.1)'
     """
-    figures = [check["status"]]
+    figures: list[str] = [check["status"]]
     figures += [figure_text(check["value"])] if check["value"] is not None else []
     figures += [f"bound {figure_text(check['bound'])}"] if check["bound"] is not None else []
     return f"{check['id']} {check['name']} ({', '.join(figures)})"

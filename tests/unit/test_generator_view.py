@@ -11,7 +11,8 @@ import numpy as np
 import psutil
 import pytest
 
-from locust_realism.recording.health import MASTER, HealthLog
+from locust_realism.analysis.document import HEALTH_SHARES
+from locust_realism.recording.health import MASTER, SHARES, HealthLog
 from locust_realism.recording.launches import LaunchLog
 from locust_realism.recording.offsets import ClockLine
 from locust_realism.runtime.capture.accounting import Source
@@ -56,6 +57,15 @@ def test_lateness_is_that_of_the_planned_launches_of_each_worker() -> None:
     assert rows[1]["lateness_p99_ms"] == pytest.approx(19.79)
     unplanned = LaunchLog.build([1, 2], 1)
     assert "lateness_p99_ms" not in health_document(health(), unplanned, NAMES)["workers"][0]
+
+
+def test_figures_that_a_system_measures_are_in_its_row_and_others_are_left_out() -> None:
+    rows = [(k * 1_000_000, 0, 5, 1 << 20, 900, 800, 0.2, 0.5, k / 10, 0.0, *[np.nan] * 5, 400.0) for k in (1, 2, 3)]
+    (row,) = health_document(HealthLog.of(rows), LaunchLog.empty(), NAMES)["workers"]
+    assert row["run_wait"] == pytest.approx(0.2)
+    assert (row["steal"], row["wake_p90_ms"]) == (0.0, 0.4)
+    assert not {"throttled", "pressure", "blocked", "stopped"} & set(row)
+    assert HEALTH_SHARES == SHARES
 
 
 def test_each_worker_has_the_offset_of_its_clock() -> None:

@@ -16,7 +16,7 @@ from locust_realism.analysis.document import Cause as CauseRow
 from locust_realism.analysis.settings import VerdictBounds
 from locust_realism.analysis.verdict import readings
 from locust_realism.analysis.verdict.checks import Finding, largest_cov
-from locust_realism.analysis.verdict.evidence import Evidence
+from locust_realism.analysis.verdict.evidence import SHORT_GAP_SHARE, Evidence
 from locust_realism.analysis.verdict.readings import FEEDBACK, HEAVY, THINK
 from locust_realism.common.durations import write_duration
 
@@ -154,23 +154,27 @@ def _own_cpu(case: Case) -> str:
     return "" if math.isnan(cpu) else f" The busiest process of the generator used {_share(cpu)} of a core."
 
 
-def _pauses(case: Case) -> str:
-    found = case.e.facts.pauses
-    if not found:
+def _longest_stall(case: Case) -> str:
+    if not case.e.facts.pauses:
         return ""
-    start, length = max(found, key=lambda pause: pause[1])
-    return f" It stopped {len(found):,} times, the longest for {write_duration(length)} at {start:,.1f} s of the run."
+    start, length = max(case.e.facts.pauses, key=lambda pause: pause[1])
+    return f" The longest stall of the event loop lasted {write_duration(length)}, at {start:,.1f} s of the run."
 
 
 def _single_pause(case: Case) -> bool:
     g = case.e.gaps
-    bunched = case.short and case.f[3].status == RED
-    if bunched or g.n < 2 or (case.e.stalls is not None and case.e.stalls.number >= REPEATED):
+    if g.n < 2 or (case.e.stalls is not None and case.e.stalls.number >= REPEATED):
+        return False
+    # Launches that were due in the pause leave together after it.
+    burst = min(g.longest_s * g.rate / g.n, 0.5)
+    share = SHORT_GAP_SHARE if math.isnan(case.e.short_gap_s) else -math.expm1(-case.e.short_gap_s * g.rate)
+    if case.short and g.short_share > case.b.bunch_amber + burst / share:
         return False
     # Root mean square of the longest thousandth in mean gaps: about ln(1000) + 1 for exponential gaps.
     longest = math.sqrt(g.longest_share * g.n * (1 + g.cov**2) / math.ceil(g.n / 1000))
     # Without that thousandth an exponential sample has a CoV of 0.965, one with bunches far more.
-    return g.cov_without_longest < 1.1 and (case.f[2].bad or longest > math.log(min(g.n, 1000)) + 7)
+    sound = g.cov_without_longest < 0.1 + math.sqrt((1 + burst) / (1 - burst))
+    return sound and (case.f[2].bad or longest > math.log(min(g.n, 1000)) + 7)
 
 
 def _during_pause(case: Case) -> str:
@@ -178,23 +182,23 @@ def _during_pause(case: Case) -> str:
     text = f"The longest gap lasts {write_duration(g.longest_s)}, at {g.longest_at_s:,.1f} s of the run. "
     text += f"Without the longest gaps the CoV is {g.cov_without_longest:.2f}."
     end = g.longest_at_s + g.longest_s
-    if any(start <= end and start + length >= g.longest_at_s for start, length in facts.pauses):
-        return text + " The whole process stood still at that time."
+    if not any(start <= end and start + length >= g.longest_at_s for start, length in facts.pauses):
+        return text + (" The event loop was on time." if case.on_time else "")
+    text += " The event loop of the generator stood still at that time."
     if facts.blockers:
-        return text + f" The event loop was blocked by {_list(facts.blockers, _share)} of the time."
-    return text + (f" Other programs that ran: {_list(facts.others, _cores)} cores." if facts.others else "")
+        return text + f" Code that blocked it: {_list(facts.blockers, _share)} of the run."
+    return text + (f" Other programs ran: {_list(facts.others, _cores)} cores." if facts.others else "")
 
 
-def _blocked(case: Case) -> bool:
-    top = max((share for _, share in case.e.facts.blockers), default=0.0)
-    # A full process is always late: only a place of its own makes it a blocked one.
-    return case.bunched and (case.over("blocked") or top >= case.b.blocked_cause) and (bool(top) or not case.busy)
+def _own_code(case: Case) -> bool:
+    # Locust's own work makes a full process late, too: only a place in a user's code blocks.
+    return case.bunched and sum(share for _, share in case.e.facts.blockers) >= case.b.blocked_cause
 
 
 def _blockers(case: Case) -> str:
     places, share = case.e.facts.blockers, case.health("blocked")
     text = "" if math.isnan(share) else f"Code on the event loop made {_share(share)} of its wake-ups late. "
-    text += f"Share of the time: {_list(places, _share)}." if places else "The place in the code is not known."
+    text += f"Share of the time: {_list(places, _share)}." if places else "No place in the locustfile was found there."
     return text + _own_cpu(case)
 
 
@@ -321,6 +325,15 @@ def _by_users(check: int, applies: Callable[[Case], bool]) -> Cause:
     )
 
 
+def _blocking(applies: Callable[[Case], bool], shown_by: Sequence[int]) -> Cause:
+    """Return the cause of a blocked event loop."""
+    remedy = "Move that code out of the tasks, or run it in a thread (gevent.get_hub().threadpool)."
+    return Cause(
+        "code that blocks the event loop", HEAVY, shown_by, _ALL_FOLLOW, applies, _blockers,
+        lambda c: remedy + (f" Or: {_add_workers(c)}" if c.busy else ""),
+    )  # fmt: skip
+
+
 CAUSES: tuple[Cause, ...] = (
     Cause(
         "clock offsets between workers", None, (12,), (1, 3, 6, 7, 9), _always, _seen(12),
@@ -348,14 +361,10 @@ CAUSES: tuple[Cause, ...] = (
     Cause(
         "a process stopped from outside", HEAVY, _ALL, _ALL_FOLLOW, lambda c: c.bunched and c.over("stopped"),
         lambda c: f"The whole process stood still {_share(c.health('stopped'))} of the time, though it had a CPU."
-        + _pauses(c),
+        + _longest_stall(c),
         _says("Find what stops the process: a signal (SIGSTOP), a debugger, or a suspended virtual machine."),
     ),
-    Cause(
-        "code that blocks the event loop", HEAVY, _ALL, _ALL_FOLLOW, _blocked, _blockers,
-        lambda c: "Move that code out of the tasks, or run it in a thread (gevent.get_hub().threadpool)."
-        + (f" Or: {_add_workers(c)}" if c.busy else ""),
-    ),
+    _blocking(_own_code, _ALL),
     Cause(
         "a machine full of the generator's own processes", HEAVY, _ALL, _ALL_FOLLOW,
         lambda c: c.bunched and c.crowded and c.own_share and not (c.busy and not c.over("run_wait")), _crowd,
@@ -396,6 +405,7 @@ CAUSES: tuple[Cause, ...] = (
         lambda c: c.bunched and c.e.stalls is not None and c.e.stalls.number >= REPEATED, _stalls,
         _says("Look at what stops at this rhythm: the generator, the network, the server, or all users at once."),
     ),
+    _blocking(lambda c: c.bunched and c.over("blocked") and not c.busy, (4, 3)),
     Cause(
         "a generator that cannot keep up", HEAVY, (4,), (1, 2, 3, 6, 7, 8, 9, 10, 11),
         lambda c: c.f[4].status == RED or c.f[1].bad or c.f[3].bad, _seen(4), _lower,

@@ -15,9 +15,16 @@ from locust.runners import MasterRunner, Runner
 from numpy.typing import NDArray
 
 from locust_realism.analysis.charts import bin_width_s
-from locust_realism.analysis.document import GeneratorCurve, GeneratorDocument, GeneratorRow, GeneratorSeries, TargetUse
+from locust_realism.analysis.document import (
+    HEALTH_SHARES,
+    GeneratorCurve,
+    GeneratorDocument,
+    GeneratorRow,
+    GeneratorSeries,
+    TargetUse,
+)
 from locust_realism.recording.health import MASTER, HealthLog
-from locust_realism.recording.launches import MISSING, LaunchLog
+from locust_realism.recording.launches import MISSING, Floats, LaunchLog
 from locust_realism.recording.offsets import ClockLine
 from locust_realism.runtime.capture.accounting import Source
 from locust_realism.runtime.capture.run import Recording
@@ -80,8 +87,8 @@ def health_document(
     """Return the rows of all processes and their curves; ``clocks`` are by index.
 
     ``reported`` has the counts that each process reports, by name: a long run's ``log`` holds its newest launches only.
-    CPU and lag cover a process's last ``RECENT_US``: mean CPU, 99th percentile of the seconds' p99 lag. Lateness covers
-    all its planned launches.
+    CPU, lag and shares cover a process's last ``RECENT_US``: means, and the 99th percentile of the seconds' p99 lag.
+    Figures that its system does not measure are left out. Lateness covers all its planned launches.
 
     >>> health = HealthLog.of([(1_000_000, 0, 3, 1 << 20, 900, 800, 0.25, 0.5)])
     >>> document = health_document(health, LaunchLog.empty(), {0: ("local", "running")})
@@ -118,7 +125,22 @@ def _row(index: int, names: Names, health: HealthLog, log: LaunchLog) -> Generat
         row["cpu"], row["machine_cpu"] = float(recent.cpu.mean()), float(recent.machine_cpu.mean())
         row["memory_bytes"] = int(recent.memory_bytes[last])
         row["lag_p99_ms"] = float(np.quantile(recent.lag_p99_us, 0.99, method="inverted_cdf")) / 1e3
+        for figure in HEALTH_SHARES:
+            if math.isfinite(mean := mean_of_known(getattr(recent, figure))):
+                row[figure] = mean
+        if math.isfinite(wake_us := mean_of_known(recent.wake_p90_us)):
+            row["wake_p90_ms"] = wake_us / 1e3
     return row
+
+
+def mean_of_known(values: Floats) -> float:
+    """Return the mean of the values that were measured, NaN without any.
+
+    >>> mean_of_known(np.array([0.1, np.nan, 0.3])), mean_of_known(np.array([np.nan]))
+    (0.2, nan)
+    """
+    known = values[~np.isnan(values)]
+    return float(known.mean()) if len(known) else math.nan
 
 
 def _series(health: HealthLog, log: LaunchLog, names: Mapping[int, str]) -> GeneratorSeries:
