@@ -1,5 +1,6 @@
 """Judged part of a run and the scale of its short gaps: fixed pools, short runs, real timers and planned launches."""
 
+import json
 import math
 from dataclasses import replace
 
@@ -8,11 +9,13 @@ import pytest
 
 from locust_realism.analysis.document import AMBER, GREEN, NO_DATA, RED
 from locust_realism.analysis.settings import AnalysisSettings, VerdictBounds, WorkloadModel
-from locust_realism.analysis.summary import summarize
+from locust_realism.analysis.summary import describe_workload, summarize
 from locust_realism.analysis.verdict.checks import CHECKS
+from locust_realism.analysis.verdict.dispersion import STAY_SHARES
 from locust_realism.analysis.verdict.evidence import Facts, collect, launch_cpu_s
 from locust_realism.analysis.window import settled, settling_s
 from locust_realism.recording.launches import MISSING, LaunchLog
+from locust_realism.workload.distributions import lognormal
 
 SETTINGS = AnalysisSettings(charts=False)
 CHECK = {number: check for number, _, check in CHECKS}
@@ -185,3 +188,15 @@ def test_half_milliseconds_are_no_unsteady_run() -> None:
     small = VerdictBounds(min_difference_ms=0.01)
     log = LaunchLog.build(launches, rng.normal(level, 20.0).astype(int))
     assert CHECK[11](collect(log, SETTINGS, Facts()), small).status == RED, "the bound decides"
+
+
+def test_the_stays_of_a_population_survive_their_recording() -> None:
+    law = lognormal(30.0, cov=2)
+    model = WorkloadModel(
+        kind="open", poisson_arrivals=True, session_s=30.0, session_quantiles_s=tuple(law.ppf(STAY_SHARES).tolist())
+    )
+    written = json.loads(json.dumps(describe_workload(Facts(model=model), 5)))
+    assert WorkloadModel(**written["model"]) == model
+    for wrong in ([3.0, 2.0], [-1.0], ["x"], [math.inf]):
+        with pytest.raises((TypeError, ValueError), match="session_quantiles_s must be"):
+            WorkloadModel(session_quantiles_s=wrong)  # type: ignore[arg-type]

@@ -221,7 +221,7 @@ def user_times(log: LaunchLog, *, max_rows: int = 1_000_000) -> UserTimes:
     seconds = span * len(tasks) / (len(tasks) - 1)
     found = UserTimes(
         users,
-        round_trip=present * seconds / len(tasks) if span > 0 else math.nan,
+        round_trip=present * seconds / len(tasks) if present * seconds > 0 else math.nan,
         user_cov=_median_cov(tasks.user[1:][follows], trips),
         requests_per_task=_requests_per_task(log, ranks, len(tasks)),
         present=present * users / kept,
@@ -230,7 +230,7 @@ def user_times(log: LaunchLog, *, max_rows: int = 1_000_000) -> UserTimes:
     )
     waited = tasks.span[:-1][follows]
     answered = np.isfinite(waited)
-    if not np.isfinite(tasks.span).any() or span <= 0:
+    if not np.isfinite(tasks.span).any() or math.isnan(found.round_trip):
         return found
     response = float(np.nanmean(tasks.span))
     beside = _beside_responses(trips, waited, tasks.think[1:][follows])
