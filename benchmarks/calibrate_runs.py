@@ -211,7 +211,7 @@ def distorted_runs() -> Iterator[Run]:
             yield busy("busy machine", burn=4 if wait else 3)
             yield busy("stopped process", stop=(0.3, 3.0), judged=12)
             service = ("--servers", "1", "--time", f"answer=exponential({1.3 * z / users:g})")
-            yield busy("saturated server", server=service)
+            yield busy("saturated server", server=service, judged=13)
             stall = ("--stall", "0.5/3") if wait else ("--stall", "0.3/1.5")
             yield busy("stalling server", server=(*QUICK, *stall))
             once = (users / rate + 3 * z + 5, 1.0 + 0.2 * few)
@@ -565,9 +565,10 @@ def tables(lines: Sequence[dict[str, Any]]) -> str:
         red, amber = (sum(line["overall"] == status for line in band) for status in ("red", "amber"))
         agree = sum(not line["disagrees"] for line in band)
         text += [
-            f"Sound runs with a verdict and the server in band: {len(band)} of {len(sound)}. Red: "
-            f"{percent(red, len(band))}, goal at most {GOAL_RED} of {GOAL_OF}. Amber: {percent(amber, len(band))}, goal "
-            f"at most {GOAL_AMBER} of {GOAL_OF}. CoV and dispersion agree with the server: {percent(agree, len(band))}.",
+            f"Sound runs with a verdict and the server in band: {len(band)} of {len(sound)}.",
+            f"Red: {percent(red, len(band))}, goal at most {GOAL_RED} of {GOAL_OF}.",
+            f"Amber: {percent(amber, len(band))}, goal at most {GOAL_AMBER} of {GOAL_OF}.",
+            f"CoV and dispersion agree with the server: {percent(agree, len(band))}.",
         ]
     if total:
         text.append(f"Distortions named first: {percent(right, total)}, goal {100 * GOAL_RIGHT:.0f} % of each.")

@@ -129,7 +129,8 @@ def test_the_tables_count_sound_runs_in_band_and_causes_that_are_right(calibrati
     text = calibration.tables(lines)
     assert "| paced | 4 | 1 / 1 / 1 / 1 | 3 | none (2); a single pause (2) | 2: 1 | 1.02, 1.00 (± 0.02) " in text
     assert "| one pause | 10 | 9 of 10, 90 % (60 to 98 %) | a single pause (9); launches in batches (1) |" in text
-    assert "server in band: 2 of 4. Red: 0 of 2" in text
+    assert "server in band: 2 of 4." in text
+    assert "Red: 0 of 2" in text
     assert "Amber: 1 of 2" in text
     assert "Failed run: paced 4: no end" in text
 
