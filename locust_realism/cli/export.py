@@ -11,7 +11,7 @@ from locust_realism.common.durations import read_duration
 from locust_realism.recording.launches import LaunchLog
 
 EPILOG = """\
-The format follows the name of OUTPUT: .parquet (all columns, about 6 bytes a request), .jtl (JMeter's CSV, for its
+The format follows the name of OUTPUT: .parquet (all columns, about 9 bytes a request), .jtl (JMeter's CSV, for its
 dashboard), .csv (one line a request).
 """
 

@@ -1,7 +1,7 @@
 """Rows as compressed blocks: one format for the wire between workers and master and for the disk.
 
 A block is a complete Parquet file that any tool reads. Its encodings (differences for times that grow, split bytes for
-times that vary, a dictionary for repeated values) bring a full row to about ten bytes.
+times that vary, a dictionary for repeated values) bring a full row to about 14 bytes.
 
 Arrow arrays are made without ``pyarrow.array``: that imports pandas, where it is installed, which takes a quarter of a
 second and 60 MB in the first report of every load generator.

@@ -15,7 +15,7 @@ from locust_realism.common.validation import refusal
 from locust_realism.recording.launches import MISSING, ROW_DTYPES, Int32, Label, LaunchLog, Outcome
 
 DEFAULT_MAX_ROWS = 800_000
-"""Rows held in memory (48 MB). Beyond them only the newest quarter to half stays; the file has all."""
+"""Rows held in memory (61 MB). Beyond them only the newest quarter to half stays; the file has all."""
 
 _T = TypeVar("_T")
 

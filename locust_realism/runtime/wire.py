@@ -26,8 +26,8 @@ from locust_realism.runtime.locust_compat import PerEnvironment
 
 logger = logging.getLogger(__name__)
 
-VERSION = 2
-"""Version of the wire; one more for each change of a name or a schema."""
+VERSION = 3
+"""Version of the wire; one more for each change of a name, a schema or the columns of a block."""
 
 PREFIX = "realism_"
 
@@ -42,7 +42,7 @@ MAX_BLOCKS = 4096
 MAX_BLOCK_ROWS = 2_000_000
 MAX_BLOCK_BYTES = 64 << 20
 """Bytes of a packed block."""
-MAX_UNPACKED_BYTES = 256 << 20
+MAX_UNPACKED_BYTES = 320 << 20
 """Bytes that the rows of a block may take in memory: those of MAX_BLOCK_ROWS."""
 MAX_SIDE_BYTES = 64 << 20
 """Bytes that the sessions or the health of a report may take, packed or unpacked."""

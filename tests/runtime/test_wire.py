@@ -426,10 +426,11 @@ OURS: HelloData = {"wire": wire.VERSION, "library": "0.2.0", "locustfile": "a" *
         (OURS, []),
         ({**OURS, "locustfile": ""}, []),
         (None, ["wire 1"]),
-        ({**OURS, "wire": 3, "library": "0.3.0"}, ["version 3 of the wire"]),
+        ({**OURS, "wire": 4, "library": "0.3.0"}, ["version 4 of the wire"]),
+        ({**OURS, "wire": 2}, ["version 2 of the wire, the master 3"]),
         ({**OURS, "library": "0.2.1"}, ["locust_realism 0.2.1, the master 0.2.0"]),
         ({**OURS, "locustfile": "b" * 64}, ["another locustfile"]),
-        ({"wire": 3, "library": "0.3.0", "locustfile": "b" * 64}, ["version 3 of the wire", "another locustfile"]),
+        ({"wire": 4, "library": "0.3.0", "locustfile": "b" * 64}, ["version 4 of the wire", "another locustfile"]),
     ],
 )
 def test_differences_of_a_hello_are_named(theirs: HelloData | None, words: list[str]) -> None:
@@ -498,8 +499,8 @@ def test_a_worker_that_repeats_hellos_is_named_once_a_kind_and_forges_no_line(
     with cluster(monkeypatch, [Asker], handshake, workers=1) as net:
         worker, hellos = net.workers[0].runner, handshake(net.master)
         for k in range(10):
-            worker.send_message(wire.HELLO.name, {**OURS, "wire": 2, "library": f"{k}\n\x1b[31mERROR all is lost"})
-            worker.send_message(wire.HELLO.name, {**OURS, "wire": 3 + k, "library": f"9.{k}"})
+            worker.send_message(wire.HELLO.name, {**OURS, "library": f"{k}\n\x1b[31mERROR all is lost"})
+            worker.send_message(wire.HELLO.name, {**OURS, "wire": 4 + k, "library": f"9.{k}"})
         eventually(lambda: (hellos.hellos.get(worker.client_id) or OURS)["library"] == "9.9")
         texts = warned(caplog, worker.client_id)
         assert len(texts) == 2, "another release, another wire"
