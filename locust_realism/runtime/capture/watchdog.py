@@ -1,6 +1,6 @@
 """Heartbeat of the event loop, and a native thread that looks where the loop stands while a heartbeat is late.
 
-A heartbeat is due at one instant of each 10 ms, by a kernel timer. Its lateness is the delay that a user has in waking.
+A heartbeat is due at one instant of each 25 ms, by a kernel timer. Its lateness is the delay that a user has in waking.
 Each beat moves the watchdog's deadline, so that the thread sleeps as long as the loop is on time and costs nothing. A
 late loop does not move it: the thread wakes and samples the stack of the main thread.
 
@@ -40,8 +40,8 @@ from locust_realism.runtime.users.deadline import Deadline
 
 logger = logging.getLogger(__name__)
 
-BEAT_S = 0.01
-"""Mean time between two heartbeats."""
+BEAT_S = 0.025
+"""Mean time between two heartbeats: each wakes an idle machine, for 0.1 ms of CPU time."""
 LATE_S = 0.001
 """Lateness, beyond the timer's own, from which a heartbeat counts as late and the watchdog looks."""
 STILL_S = 0.02
@@ -49,9 +49,9 @@ STILL_S = 0.02
 SWITCH_S = 0.001
 """Longest time for which a thread keeps the interpreter's lock while another waits for it."""
 _GOLDEN = (5**0.5 - 1) / 2
-"""Shift from beat to beat within its 10 ms: whatever has a period meets the beats at all its phases."""
-_MAX_BEATS = 3000
-"""Beats that one lateness counts as, 30 s."""
+"""Shift from beat to beat within its time: whatever has a period meets the beats at all its phases."""
+_MAX_BEATS = 2000
+"""Beats that one lateness counts as, 50 s."""
 
 Sample = tuple[CodeType, int, FrameType | None]
 """A place in a user's code: function, line, and the frame of the library's function that it calls."""
@@ -150,17 +150,19 @@ class Heartbeat:
         sys.setswitchinterval(min(SWITCH_S, sys.getswitchinterval()))
         self._run_wait = run_wait_counter()
         self._watch_wait: Counter | None = None
+        self._watch_s = math.nan
         self._thread = native_ident()
         self._beats = Beats()
         self._places: dict[CodeType, collections.Counter[tuple[int, str]]] = {}
         self._samples: list[Sample | None] = []
-        self._looked_at = -math.inf  # the watchdog's first look since the last beat
+        self._overslept_s = 0.0  # lateness of the watchdog itself in its first look at a late beat
         self._closed = False
         self._alarm = Alarm(self._beat)
         self._late_s = LATE_S + self._alarm.grain
         self._deadline = Deadline()
         self._first, self._number = time.perf_counter(), 0
         self._next()
+        self._seconds = 0.0, 0.0, 0.0
         self._read()
         self._alarm.set(self._due)
         self._deadline.set(self._due + self._late_s)
@@ -190,12 +192,14 @@ class Heartbeat:
         self._number += 1
         self._due = self._first + BEAT_S * (self._number + self._number * _GOLDEN % 1)
 
-    def _read(self) -> None:
-        watch_s = math.nan if self._watch_wait is None else self._watch_wait.seconds()
-        self._seconds = time.thread_time(), time.process_time(), self._run_wait.seconds(), watch_s
+    def _read(self) -> tuple[float, ...]:
+        """Return the CPU time of thread and process, and the wait for a CPU, since the last call; 0 if unknown."""
+        now = time.thread_time(), time.process_time(), self._run_wait.seconds()
+        before, self._seconds = self._seconds, now
+        return tuple(b - a if b >= a else 0.0 for a, b in zip(before, now, strict=True))
 
     def _beat(self) -> None:
-        """Take a beat and all that were due before it ended; runs in the hub, 5 microseconds when on time."""
+        """Take a beat and all that were due before it ended; runs in the hub."""
         now, due, beats = time.perf_counter(), self._due, self._beats
         missed = len(beats.lags)
         while self._due <= now and len(beats.lags) < missed + _MAX_BEATS:
@@ -204,18 +208,14 @@ class Heartbeat:
         if self._due <= now:  # the machine was suspended
             self._first, self._number = now, 0
             self._next()
-        before = self._seconds
-        self._read()
+        change = self._read()
         if now - due > self._late_s:
-            change = [b - a if b >= a else 0.0 for a, b in zip(before, self._seconds, strict=True)]  # 0 for NaN
             self._explain(now, due, sum(lag > self._late_s for lag in beats.lags[missed:]), *change)
-        self._samples, self._looked_at = [], -math.inf
+            self._samples = []
         self._alarm.set(self._due)
         self._deadline.set(self._due + self._late_s)
 
-    def _explain(
-        self, now: float, due: float, late: float, thread_s: float, process_s: float, waited_s: float, watch_s: float
-    ) -> None:
+    def _explain(self, now: float, due: float, late: float, thread_s: float, process_s: float, waited_s: float) -> None:
         """Count ``late`` heartbeats by their cause; the other figures are the clocks' changes since the last beat."""
         beats = self._beats
         late_s = now - due
@@ -226,9 +226,11 @@ class Heartbeat:
         if rest <= self._late_s:
             return
         late *= rest / late_s
-        samples, looked_after = self._samples, self._looked_at - due
-        idle = rest - watch_s  # the watchdog, too, may hold the interpreter's lock while it waits for a CPU
-        in_call = bool(samples) and 0 < looked_after < max(self._late_s + 3 * SWITCH_S, idle / 4)
+        samples = self._samples
+        idle = (
+            rest - self._watch_waited()
+        )  # the watchdog, too, may hold the interpreter's lock while it waits for a CPU
+        in_call = bool(samples) and self._overslept_s < max(3 * SWITCH_S, idle / 4)
         if thread_s >= rest / 2 or in_call:
             beats.blocked += late
             beats.sampled += late if samples else 0
@@ -237,6 +239,11 @@ class Heartbeat:
                     self._count(*sample, late / len(samples))
         elif idle > STILL_S and process_s < idle / 2:
             beats.still_s += idle
+
+    def _watch_waited(self) -> float:
+        """Return the seconds that the watchdog has waited for a CPU since the last late beat, 0 if unknown."""
+        before, self._watch_s = self._watch_s, math.nan if self._watch_wait is None else self._watch_wait.seconds()
+        return self._watch_s - before if self._watch_s >= before else 0.0
 
     def _count(self, code: CodeType, line: int, called: FrameType | None, beats: float) -> None:
         if code in self._places or len(self._places) < MAX_KEPT:
@@ -266,6 +273,6 @@ class Heartbeat:
         if frame is None or frame.f_code.co_filename == _HUB:
             return
         if not self._samples:
-            self._looked_at = now
+            self._overslept_s = now - self._due - self._late_s
         if len(self._samples) < _MAX_BEATS:
             self._samples.append(user_place(frame))
