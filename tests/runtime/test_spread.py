@@ -107,6 +107,9 @@ def test_users_of_a_step_begin_at_uniform_instants_of_the_second_and_work_at_onc
     assert gaps.std(ddof=1) / gaps.mean() == pytest.approx(1, abs=0.35), "like independent arrivals, not even"
     eventually(lambda: len(test.times("works")) == 200)
     assert np.abs(np.sort(test.times("works")) - np.sort(test.times("begins"))).max() < ON_TIME_S
+    test.runner.stop()
+    started = np.sort([row.started for row in test.ended])
+    assert np.abs(started - np.sort(test.times("begins"))).max() < ON_TIME_S, "the record counts who has begun"
 
 
 def test_without_spread_the_users_of_a_step_begin_in_one_lump(start: Start) -> None:

@@ -2,7 +2,7 @@
 
 Locust starts the users of each second at one instant. All their first tasks leave at once, a lump in the launches that
 independent users do not have. Here each user begins, ``on_start`` included, after a delay that is uniform over STEP_S.
-Its greenlet exists at once, so Locust's counts of users stay as they are.
+Its greenlet exists at once, so Locust's counts of users stay as they are; its session starts when it begins.
 
 Users of a population have a time of their own, and those of a paced wait get their first launch from its plan: neither
 is delayed.
@@ -11,6 +11,7 @@ is delayed.
 from __future__ import annotations
 
 import inspect
+import time
 from collections.abc import Callable
 
 import numpy as np
@@ -69,6 +70,7 @@ def _run_after_delay(run: Callable[[User], None]) -> Callable[[User], None]:
             except GreenletExit as error:  # stopped before it began
                 session.note_ending(self, error)
                 return
+            session.started = time.perf_counter()
         run(self)
 
     return run_after_delay
