@@ -1,0 +1,145 @@
+"""Cost of the health watch, and the shares that its watchdog finds: a loop on time, a saturated one, blocked ones.
+
+    python benchmarks/watchdog.py [--seconds 5] [--pairs 5]
+
+Costs are taken in pairs within one process, without and with the watch in turn, in CPU time of the whole process, the
+watchdog's thread included. Aims: at most 0.5 % of a core on a loop that is on time; throughput of saturated
+FastHttpUsers for each second of CPU at least 0.99 of that without; a function that blocks 5 of every 10 ms, or 80 of
+400 ms, is named with a share within a third of the true one. The exit status is 1 where an aim is missed.
+"""
+
+from __future__ import annotations
+
+import argparse
+import statistics
+import sys
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import gevent
+from locust import FastHttpUser, User, constant, task
+from locust.env import Environment
+from recorder import environment_of, server
+
+from locust_realism.recording.diagnosis import Tally
+from locust_realism.runtime.capture.health_watch import HealthWatch
+from locust_realism.runtime.coordination.clock import Clock
+
+AIM_SHARE, AIM_THROUGHPUT, AIM_BLOCKED = 0.005, 0.99, 1 / 3
+PYTHONS_OWN_S = sys.getswitchinterval()
+
+
+@contextmanager
+def watched(environment: Environment) -> Iterator[HealthWatch]:
+    """Watch the process, with the shorter switch interval that this brings."""
+    assert environment.runner is not None
+    watch = HealthWatch(environment.runner, Clock())
+    try:
+        yield watch
+    finally:
+        watch.close()
+        sys.setswitchinterval(PYTHONS_OWN_S)
+
+
+def in_pairs(environment: Environment, measure: Callable[[], float], pairs: int) -> tuple[list[float], list[float]]:
+    """Return the measurements without and with the watch; the order alternates."""
+    without, ours = [], []
+    for pair in range(pairs):
+        for with_us in (True, False) if pair % 2 else (False, True):
+            if with_us:
+                with watched(environment):
+                    gevent.sleep(2.2)
+                    ours.append(measure())
+            else:
+                gevent.sleep(0.2)
+                without.append(measure())
+    return without, ours
+
+
+def share_of_core(seconds: float) -> float:
+    """Return the share of a core that this process uses."""
+    cpu, wall = time.process_time(), time.perf_counter()
+    gevent.sleep(seconds)
+    return (time.process_time() - cpu) / (time.perf_counter() - wall)
+
+
+def saturated(pairs: int, seconds: float) -> list[float]:
+    """Return the throughput with the watch over that without, for each second of CPU, a value a pair."""
+    with server() as port:
+
+        class Asker(FastHttpUser):
+            host = f"http://127.0.0.1:{port}"
+            wait_time = constant(0)
+
+            @task
+            def ask(self) -> None:
+                self.client.get("/")
+
+        environment = environment_of(Asker)
+        runner: Any = environment.runner
+        runner.start(20, spawn_rate=20)
+        gevent.sleep(1.5)
+
+        def rate() -> float:
+            before, start = environment.stats.total.num_requests, time.process_time()
+            gevent.sleep(seconds)
+            return (environment.stats.total.num_requests - before) / (time.process_time() - start)
+
+        without, ours = in_pairs(environment, rate, pairs)
+        runner.quit()
+    return [a / b for a, b in zip(ours, without, strict=True)]
+
+
+def hash_password(seconds: float) -> None:
+    """Keep the event loop busy."""
+    until = time.perf_counter() + seconds
+    while time.perf_counter() < until:
+        pass
+
+
+def share_found(environment: Environment, busy_s: float, period_s: float, seconds: float) -> float:
+    """Return the share of the time that the watch finds for a function which blocks ``busy_s`` of each period."""
+
+    def block() -> None:
+        while True:
+            hash_password(busy_s)
+            gevent.sleep(period_s - busy_s)
+
+    with watched(environment) as watch:
+        greenlet = gevent.spawn(block)
+        gevent.sleep(seconds + 1.2)
+        greenlet.kill()
+        tally = Tally()
+        tally.add(watch.take_causes())
+    return sum(share for name, share in tally.diagnosis().blockers if "hash_password" in name)
+
+
+def main() -> int:
+    """Print the figures with their aims; the exit status is 1 when an aim is missed."""
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--seconds", type=float, default=5.0, help="length of each measurement (default 5)")
+    parser.add_argument("--pairs", type=int, default=5, help="pairs of measurements (default 5)")
+    options = parser.parse_args()
+    environment = environment_of(User)
+    without, ours = in_pairs(environment, lambda: share_of_core(options.seconds), options.pairs)
+    added = statistics.median(b - a for a, b in zip(without, ours, strict=True))
+    ratios = saturated(options.pairs, options.seconds)
+    ratio = statistics.median(ratios)
+    rows = [
+        ("loop on time, share of a core", f"{added:.2%}", f"at most {AIM_SHARE:.1%}", added <= AIM_SHARE),
+        ("saturated, per CPU second", f"x{ratio:.3f}", f"at least {AIM_THROUGHPUT}", ratio >= AIM_THROUGHPUT),
+    ]
+    for busy_s, period_s in ((0.005, 0.01), (0.08, 0.4)):
+        found, true = share_found(environment, busy_s, period_s, options.seconds), busy_s / period_s
+        aim = abs(found / true - 1) <= AIM_BLOCKED
+        rows.append((f"blocked {1e3 * busy_s:g} of {1e3 * period_s:g} ms", f"{found:.3f}", f"{true:g}", aim))
+    for what, figure, aim, met in rows:
+        print(f"{what:32}{figure:>10}  {aim}: {'met' if met else 'MISSED'}")
+    print(f"throughput in each pair: {', '.join(f'{value:.3f}' for value in ratios)}")
+    return 0 if all(met for *_, met in rows) else 1
+
+
+if __name__ == "__main__":
+    sys.exit(main())

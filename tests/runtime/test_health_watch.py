@@ -1,0 +1,271 @@
+"""Causes of lateness, made for real: blocking code, a busy machine, a stopped process, a limit of a cgroup."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import gevent
+import pytest
+from gevent.monkey import get_original
+from locust import User, constant, task
+from locust.env import Environment
+
+from locust_realism.analysis.summary import describe_workload, recorded_facts
+from locust_realism.analysis.verdict.evidence import Facts
+from locust_realism.recording.diagnosis import Diagnosis, Tally
+from locust_realism.recording.health import HealthLog
+from locust_realism.runtime.capture import busy_processes
+from locust_realism.runtime.capture.files import FilePlan
+from locust_realism.runtime.capture.health_watch import HealthWatch
+from locust_realism.runtime.capture.kernel_figures import cgroup_files
+from locust_realism.runtime.capture.run import attach
+from locust_realism.runtime.coordination.clock import Clock
+from tests.runtime.cluster import cluster, eventually
+
+native_sleep = get_original("time", "sleep")
+
+
+def spin(seconds: float) -> None:
+    until = time.perf_counter() + seconds
+    while time.perf_counter() < until:
+        pass
+
+
+def call_that_blocks(seconds: float) -> None:
+    native_sleep(seconds)
+
+
+def repeat(block: Callable[[float], None], busy_s: float, idle_s: float) -> None:
+    while True:
+        block(busy_s)
+        gevent.sleep(idle_s)
+
+
+def watched(seconds: float, *blocks: tuple[Callable[[float], None], float, float]) -> tuple[HealthLog, Diagnosis]:
+    """Watch this process for a time while greenlets block the loop."""
+    runner: Any = SimpleNamespace(user_greenlets=[])
+    watch = HealthWatch(runner, Clock())
+    greenlets = [gevent.spawn(repeat, *block) for block in blocks]
+    gevent.sleep(seconds)
+    tally = Tally()
+    tally.add(watch.take_causes())
+    gevent.killall(greenlets)
+    watch.close()
+    return watch.take(), tally.diagnosis()
+
+
+def share_of(function: Callable[..., object], found: Diagnosis) -> float:
+    """Return the share of the time of a function of this file, 0 where it is not named."""
+    lines = {line for *_, line in function.__code__.co_lines() if line is not None}
+    names = {f"{Path(__file__).name}:{line} in {function.__name__}" for line in lines}
+    return sum(share for name, share in found.blockers if name in names)
+
+
+@pytest.mark.parametrize(("busy_ms", "idle_ms", "low", "high"), [(5, 5, 0.15, 0.6), (80, 320, 0.08, 0.35)])
+@pytest.mark.parametrize("block", [spin, call_that_blocks])
+def test_the_line_that_blocks_is_named_with_its_share(
+    block: Callable[[float], None], busy_ms: float, idle_ms: float, low: float, high: float
+) -> None:
+    """A loop of Python and a call that sleeps are found, 5 of every 10 ms and 80 of every 400."""
+    health, found = watched(5.3, (block, busy_ms / 1000, idle_ms / 1000))
+    assert low < share_of(block, found) < high, found
+    assert "test_health_watch.py" in found.blockers[0][0]
+    assert health.blocked.mean() > low
+    assert health.stopped.mean() < 0.03
+
+
+def test_quiet_loop_has_no_causes() -> None:
+    """Negative control: nothing is blocked, stopped or paused where only gevent sleeps."""
+    health, found = watched(4.3)
+    assert len(health) == 4
+    assert health.blocked.mean() < 0.03
+    assert health.stopped.mean() < 0.02
+    assert sum(share for _, share in found.blockers) < 0.02
+    assert found.pauses == ()
+    assert ((health.cpu >= 0) & (health.cpu < 0.5)).all()
+
+
+def test_single_pause_is_listed_with_its_time() -> None:
+    """One stall of 0.4 s is one pause at its time, not a share of the run."""
+    began = time.time()
+    _, found = watched(3.3, (spin, 0.4, 100.0))
+    ((at_us, length),) = found.pauses
+    assert length == pytest.approx(0.4, abs=0.1)
+    assert at_us / 1e6 == pytest.approx(began, abs=1.0)
+
+
+@pytest.fixture
+def burners(tmp_path: Path) -> Iterator[None]:
+    """Four processes for each core that use it whole."""
+    script = tmp_path / "burn.py"
+    script.write_text("while True: pass\n")
+    processes = [subprocess.Popen([sys.executable, str(script)]) for _ in range(4 * (os.cpu_count() or 1))]
+    yield
+    for process in processes:
+        process.kill()
+        process.wait()
+
+
+@pytest.mark.usefixtures("burners")
+def test_busy_machine_is_named_and_is_no_fault_of_the_code(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The process waits for a CPU, and the busy processes are named; its own code, 1 of 10 ms, does not block."""
+    monkeypatch.setattr(busy_processes, "LOOK_S", 1.0)
+    monkeypatch.setattr(busy_processes, "STALE_S", 10.0)
+    health, found = watched(8.3, (spin, 0.001, 0.009))
+    assert health.run_wait.mean() > 0.05
+    assert health.machine_cpu.mean() > 0.9
+    assert health.blocked.mean() < 0.15
+    assert health.stopped.mean() < 0.05
+    cores = {name: cores for name, cores in found.others if name.endswith(" burn.py")}
+    assert sum(cores.values()) > 0.5 * (os.cpu_count() or 1), found.others
+
+
+CHILD = f"""
+import gevent.monkey
+gevent.monkey.patch_all()
+import json, sys
+sys.path.insert(0, {str(Path(__file__).parents[2])!r})
+from tests.runtime.test_health_watch import share_of, spin, watched
+blocks = [(spin, float(sys.argv[2]), float(sys.argv[3]))] if len(sys.argv) > 2 else []
+print("ready", flush=True)
+sys.stdin.readline()
+health, found = watched(float(sys.argv[1]), *blocks)
+print(json.dumps({{**health.worst(), "spin": share_of(spin, found), "pauses": len(found.pauses)}}))
+"""
+
+
+@contextmanager
+def child(*arguments: float, prepare: Callable[[int], object] = lambda pid: None) -> Iterator[subprocess.Popen[str]]:
+    """Yield a process that watches itself, begun after ``prepare(pid)``."""
+    command = [sys.executable, "-c", CHILD, *map(str, arguments)]
+    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as process:
+        assert process.stdin is not None
+        assert process.stdout is not None
+        process.stdout.readline()
+        prepare(process.pid)
+        process.stdin.write("\n")
+        process.stdin.flush()
+        yield process
+
+
+def figures(process: subprocess.Popen[str]) -> dict[str, float]:
+    """Return the figures that a child prints at its end."""
+    assert process.stdout is not None
+    found: dict[str, float] = json.loads(process.stdout.readline())
+    return found
+
+
+def test_stopped_process_is_told_from_a_blocked_one() -> None:
+    """A process that SIGSTOP holds for 0.3 s of each 1.5 was stopped a fifth of the time; nobody's code blocked it."""
+    with child(6.3) as process:
+        for _ in range(4):
+            gevent.sleep(1.2)
+            process.send_signal(signal.SIGSTOP)
+            gevent.sleep(0.3)
+            process.send_signal(signal.SIGCONT)
+        found = figures(process)
+    assert 0.1 < found["stopped"] < 0.3
+    assert found["blocked"] < 0.05
+    assert 3 <= found["pauses"] <= 4
+
+
+def cpu_cgroup() -> Path:
+    """Make and return a cgroup with a fifth of a CPU, or skip the test where this machine allows none."""
+    place = next(cgroup_files("test-health-watch", Path("/proc/self/cgroup").read_text())) / str(os.getpid())
+    try:
+        place.parent.mkdir(exist_ok=True)
+        place.mkdir()
+        if (place / "cpu.cfs_quota_us").exists():
+            (place / "cpu.cfs_quota_us").write_text("20000")
+        else:
+            (place / "cpu.max").write_text("20000 100000")
+    except OSError as error:
+        pytest.skip(f"this machine allows no cgroup with a CPU limit: {error}")
+    return place
+
+
+def test_limit_of_a_cgroup_is_found() -> None:
+    """A process that wants half a CPU and may have a fifth was throttled, which blocked code and stops are not."""
+    place = cpu_cgroup()
+    try:
+        with child(6.3, 0.005, 0.005, prepare=lambda pid: (place / "cgroup.procs").write_text(str(pid))) as process:
+            found = figures(process)
+    finally:
+        for folder in (place, place.parent):
+            with suppress(OSError):
+                folder.rmdir()
+    assert found["throttled"] > 0.2
+    assert found["stopped"] < 0.05
+    assert found["blocked"] < 0.3
+
+
+# From the worker to the verdict ---------------------------------------------------------------------------------------
+
+
+class Blocker(User):
+    wait_time = constant(0.02)
+
+    @task
+    def hash_password(self) -> None:
+        spin(0.02)
+
+
+def test_causes_of_a_worker_reach_the_master(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Places and pauses travel in the reports; the master's diagnosis and health have them."""
+    recordings: dict[Environment, Any] = {}
+
+    def prepare(environment: Environment) -> None:
+        recordings[environment] = attach(environment)
+
+    with cluster(monkeypatch, [Blocker], prepare, workers=1) as made:
+        side = recordings[made.master].side
+        made.start()
+        eventually(lambda: share_of(spin, side.diagnosis()) > 0.1, because="the worker's place arrives")
+        made.stop()
+        assert side.health().worst()["blocked"] > 0.1
+        for recording in recordings.values():
+            recording.detach()
+
+
+def test_the_file_has_the_diagnosis_of_the_live_run(tmp_path: Path) -> None:
+    """Facts read from a recording equal those of the run when it has ended."""
+    environment = Environment(user_classes=[Blocker])
+    runner: Any = environment.create_local_runner()
+    recording = attach(environment, files=FilePlan(tmp_path))
+    start_us = recording.clock.now_us()
+    recording.workload = describe_workload(Facts(), start_us)
+    runner.start(1, spawn_rate=1)
+    gevent.sleep(2.5)
+    environment.events.request.fire(
+        request_type="A",
+        name="a",
+        response_time=1,
+        response_length=0,
+        exception=None,
+        start_time=time.time(),
+        context={},
+    )
+    spin(0.3)
+    gevent.sleep(1.0)
+    runner.stop()
+    recording.flush()
+    live = recording.side.diagnosis()
+    recording.detach()
+    runner.quit()
+    (directory,) = tmp_path.iterdir()
+    facts = recorded_facts([directory])
+    assert share_of(spin, live) > 0.1
+    assert facts.blockers == live.blockers
+    assert facts.pauses == live.since(start_us)
+    assert any(length == pytest.approx(0.3, abs=0.1) for _, length in facts.pauses)
+    assert facts.health == recording.side.health().between(*recording.held_us).worst()
