@@ -54,6 +54,7 @@ WORKERS = [
         "id": f"host_{i}", "state": "running", "users": 10, "cpu": (0.42, 0.93)[i], "memory_bytes": 91_000_000 + i,
         "lag_p99_ms": (2.5, 64.0)[i], "lateness_p50_ms": 0.6, "lateness_p95_ms": 1.9, "lateness_p99_ms": 4.4,
         "rows": 1500 + i, "lost": 0, "clock_offset_ms": 0.12 * i, "clock_uncertainty_ms": 0.02,
+        **({} if i else {"run_wait": 0.031}),
     }
     for i in range(2)
 ]  # fmt: skip

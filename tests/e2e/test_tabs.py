@@ -211,6 +211,8 @@ def test_population_generator_and_capacity_show_their_documents(tabs: Tabs, url:
     rows = tabs.table("Health of the load generator")
     assert [row["Worker"] for row in rows] == [worker["id"] for worker in generator["workers"]]
     assert [row["CPU"] for row in rows] == ["42 %", "93 %"]
+    assert [row["Waits"] for row in rows] == ["3.1 %", "–"], "measured by one process only"
+    assert section.locator(".lr-diagnosis-text").inner_text() == summary(url)["verdict"]["sentence"]
     assert [row["Recorded"] for row in rows] == ["1,500", "1,501"]
     for row, worker in zip(rows, generator["workers"], strict=True):
         for heading, key in {

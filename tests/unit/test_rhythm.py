@@ -47,10 +47,11 @@ def queue(seed, n=3000, rate=90.0, service=0.01):
 
 def test_stalls_of_a_server_are_counted_with_their_length_and_period():
     for seed in range(5):
-        number, mean_s, period_s = answer_stalls(stalling(seed))
-        assert number == pytest.approx(19, abs=2)
-        assert mean_s == pytest.approx(0.3, abs=0.03)
-        assert period_s == pytest.approx(1.5, rel=0.1)
+        found = answer_stalls(stalling(seed))
+        assert found.number == pytest.approx(19, abs=2)
+        assert found.mean_s == pytest.approx(0.3, abs=0.03)
+        assert found.period_s == pytest.approx(1.5, rel=0.1)
+        assert found.regular
 
 
 def test_a_full_server_slow_answers_and_a_stopped_generator_are_no_stalls():
@@ -79,14 +80,15 @@ def retrying(seed, share=0.1, pause_s=0.02, n=4000):
 
 def test_repetitions_of_failed_requests_are_counted():
     for seed in range(5):
-        found = retry_share(retrying(seed))
-        assert found == pytest.approx(0.1, abs=4 * math.sqrt(0.09 / 4000))
+        for pause_s in (0.005, 0.02, 0.1):
+            found = retry_share(retrying(seed, pause_s=pause_s))
+            assert found == pytest.approx(0.1, abs=4 * math.sqrt(0.09 / 4000))
 
 
 def test_failures_after_which_users_think_as_usual_are_no_repetitions():
     """Negative control: a second of pause after a failure; users without pauses; no failures at all."""
     for seed in range(10):
-        assert retry_share(retrying(seed, pause_s=0.9)) == 0
+        assert retry_share(retrying(seed, pause_s=0.3)) == 0
         rng = np.random.default_rng(seed)
         busy = log_of(
             np.arange(3000) * 0.011, np.full(3000, 0.01), slot=np.zeros(3000, int), failed=rng.uniform(size=3000) < 0.1
@@ -105,7 +107,7 @@ def varying(seed, period_s, amplitude, n=4000, rate=100.0):
     return 1e6 * np.interp(np.cumsum(rng.exponential(1.0, n)), mean, grid)
 
 
-@pytest.mark.parametrize("period_s", [1.0, 4.0, 12.0])
+@pytest.mark.parametrize("period_s", [1.0, 4.0, 12.0, 18.0])
 def test_the_period_of_a_varying_rate_is_found(period_s):
     for seed in range(5):
         assert launch_period_s(varying(seed, period_s, 0.6)) == pytest.approx(period_s, rel=0.15)
@@ -133,6 +135,6 @@ def test_the_evidence_has_all_three():
     log = stalling(1)
     found = collect(log, AnalysisSettings(), Facts())
     assert found.server_stalls is not None
-    assert found.server_stalls.number == answer_stalls(log)[0]
+    assert found.server_stalls == answer_stalls(log)
     assert found.retries == 0
     assert collect(retrying(1), AnalysisSettings(), Facts()).retries > 0.05

@@ -11,11 +11,12 @@ import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
-from locust_realism.analysis.document import NO_DATA, RED, SEVERITY, Status
+from locust_realism.analysis.document import AMBER, NO_DATA, RED, SEVERITY, Status
 from locust_realism.analysis.document import Cause as CauseRow
 from locust_realism.analysis.settings import VerdictBounds
 from locust_realism.analysis.verdict import readings
 from locust_realism.analysis.verdict.checks import Finding, largest_cov
+from locust_realism.analysis.verdict.dispersion import Stalls
 from locust_realism.analysis.verdict.evidence import SHORT_GAP_SHARE, Evidence
 from locust_realism.analysis.verdict.readings import FEEDBACK, HEAVY, THINK
 from locust_realism.common.durations import write_duration
@@ -231,10 +232,16 @@ def _add_workers(case: Case) -> str:
 
 
 def _too_few_for_plan(case: Case) -> bool:
-    late_ms, lag_ms = 1e3 * case.e.lateness_p99_s, case.health("loop_lag_p99_ms")
-    if not late_ms >= 1e3 * case.b.lateness_amber_s or late_ms < 5 + 2 * lag_ms:
+    e, lag_ms = case.e, case.health("loop_lag_p99_ms")
+    late_ms, median_ms, missed = 1e3 * e.lateness_p99_s, 1e3 * e.lateness_p50_s, e.facts.missed_launches > 0
+    if not late_ms >= 1e3 * case.b.lateness_amber_s:
         return False
-    return case.on_time or (case.e.facts.missed_launches > 0 and not case.busy)
+    if math.isnan(lag_ms):
+        return missed and not case.busy
+    # Idle users would have launched as soon as the event loop woke them.
+    some = missed and lag_ms < 1e3 * case.b.loop_lag_amber_s
+    most = median_ms > 5 + 3 * lag_ms and not case.busy
+    return late_ms > 5 + 2 * lag_ms and (some or most)
 
 
 def _late_launches(case: Case) -> str:
@@ -253,23 +260,20 @@ def _more_users(case: Case) -> str:
     return text + (f" On average {waiting:,.1f} of {u.users:,} users wait for an answer." if waiting > 0 else "")
 
 
+def _rhythm(stalls: Stalls) -> str:
+    every = f"about every {write_duration(stalls.period_s)}" if stalls.regular else "at irregular distances"
+    return f"{stalls.number:,} times, for {write_duration(stalls.mean_s)} on average, {every}"
+
+
 def _stalls(case: Case) -> str:
-    s = case.e.stalls
-    assert s is not None
+    assert case.e.stalls is not None
     on_time = " The event loop was on time." if case.on_time else ""
-    return (
-        f"All launches stopped {s.number:,} times, for {write_duration(s.mean_s)} on average, about every "
-        f"{write_duration(s.period_s)}.{on_time}"
-    )
+    return f"All launches stopped {_rhythm(case.e.stalls)}.{on_time}"
 
 
 def _server_stalls(case: Case) -> str:
-    s = case.e.server_stalls
-    assert s is not None
-    return (
-        f"No answer came {s.number:,} times, for {write_duration(s.mean_s)} on average, about every "
-        f"{write_duration(s.period_s)}, while requests went on leaving; then all came together."
-    )
+    assert case.e.server_stalls is not None
+    return f"No answer came {_rhythm(case.e.server_stalls)}, while requests went on leaving; then all came together."
 
 
 def _in_step(case: Case) -> bool:
@@ -294,7 +298,8 @@ def _made_by_users(case: Case) -> str:
 def _rate_varies(case: Case) -> bool:
     trip = case.e.users.round_trip
     slow = case.e.period_s > WAVE_TRIPS * (trip if trip > 0 else 0.0)
-    return slow and case.waves and not case.short
+    regular = case.e.stalls is not None and case.e.stalls.regular
+    return slow and case.waves and not case.short and not regular
 
 
 _VARY = "Draw think times from a distribution such as the exponential, or plan Poisson arrivals."
@@ -334,6 +339,15 @@ def _blocking(applies: Callable[[Case], bool], shown_by: Sequence[int]) -> Cause
     )  # fmt: skip
 
 
+def _retried(status: Status) -> Cause:
+    """Return the cause of repeated failures; many of them are the cause on a busy machine, too."""
+    remedy = "Let users wait before they try again, for a time that varies and grows with each attempt."
+    return Cause(
+        "retries of failed requests", FEEDBACK, (5,), (1, 2, 3, 6, 7, 8, 9, 11),
+        lambda c: c.f[5].meaning is readings.RETRIED and c.f[5].status == status, _seen(5), _says(remedy),
+    )  # fmt: skip
+
+
 CAUSES: tuple[Cause, ...] = (
     Cause(
         "clock offsets between workers", None, (12,), (1, 3, 6, 7, 9), _always, _seen(12),
@@ -347,6 +361,11 @@ CAUSES: tuple[Cause, ...] = (
         "a single pause", None, (2, 1, 4, 6), (1, 3, 4, 6, 7, 9, 11), _single_pause, _during_pause,
         _says("Look at what stopped at that time (generator, network or server) and analyse the run without it."),
     ),
+    Cause(
+        "too few users for the planned launches", THINK, (4,), (1, 2, 3, 6, 7, 9, 11), _too_few_for_plan,
+        _late_launches, _more_users,
+    ),
+    _retried(RED),
     Cause(
         "a CPU limit of the container", HEAVY, _ALL, _ALL_FOLLOW, lambda c: c.bunched and c.over("throttled"),
         lambda c: f"A limit of the container stopped the process {_share(c.health('throttled'))} of the time."
@@ -379,15 +398,7 @@ CAUSES: tuple[Cause, ...] = (
         "a machine busy with other programs", HEAVY, _ALL, _ALL_FOLLOW, lambda c: c.bunched and c.crowded, _others,
         _move,
     ),
-    Cause(
-        "too few users for the planned launches", THINK, (4,), (1, 2, 3, 6, 7, 9, 11), _too_few_for_plan,
-        _late_launches, _more_users,
-    ),
-    Cause(
-        "retries of failed requests", FEEDBACK, (5,), (1, 2, 3, 6, 7, 8, 9, 11),
-        lambda c: c.f[5].meaning is readings.RETRIED, _seen(5),
-        _says("Let users wait before they try again, for a time that varies and grows with each attempt."),
-    ),
+    _retried(AMBER),
     Cause(
         "a server that stalls", FEEDBACK, (5, 6, 1, 2, 3, 11, 9, 7), (1, 2, 3, 5, 6, 7, 8, 9, 11),
         lambda c: c.e.server_stalls is not None and c.e.closed and (c.f[5].bad or c.bunched), _server_stalls,
@@ -399,6 +410,10 @@ CAUSES: tuple[Cause, ...] = (
     Cause(
         "users that move in step", THINK, (8,), (1, 2, 3, 4, 6, 7, 9), _in_step, _with_period(8, 1),
         _says(f"{_VARY} Start users one by one at random times."),
+    ),
+    Cause(
+        "a rate or a system that is not steady", None, (6, 1), (1, 2, 7, 9), _rate_varies, _with_period(6),
+        _says("Give the planned rate so that it can be taken out, or judge a part in which it holds."),
     ),
     Cause(
         "repeated pauses of the test", None, (2, 1, 3, 6, 4), (1, 2, 3, 4, 6, 7, 8, 9, 11),
@@ -430,10 +445,6 @@ CAUSES: tuple[Cause, ...] = (
     ),
     Cause(
         "a rate or a system that is not steady", None, (11,), (1, 2, 6, 7, 9), _always, _with_period(11), _says(_PLAN),
-    ),
-    Cause(
-        "a rate or a system that is not steady", None, (6, 1), (1, 2, 7, 9), _rate_varies, _with_period(6),
-        _says("Give the planned rate so that it can be taken out, or judge a part in which it holds."),
     ),
     Cause(
         "a server that paces its users", FEEDBACK, (5,), (1, 2, 3, 6, 7, 8, 9), _always, _seen(5),

@@ -205,7 +205,7 @@ def collect(
         planned=model.kind == "open" or (model.kind == "unknown" and bool((log.planned_us >= 0).any())),
         stalls=long_gaps,
         judged_note=INFERRED if users.inferred else "",
-        server_stalls=Stalls(*stalls) if (stalls := rhythm.answer_stalls(log)) else None,
+        server_stalls=rhythm.answer_stalls(log),
         retries=rhythm.retry_share(log),
         period_s=rhythm.launch_period_s(times),
     )

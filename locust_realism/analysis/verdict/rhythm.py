@@ -7,7 +7,8 @@ import math
 import numpy as np
 
 from locust_realism.analysis.percentiles import Floats, Integers
-from locust_realism.analysis.stats.intervals import user_ranks
+from locust_realism.analysis.stats.intervals import coefficient_of_variation, user_ranks
+from locust_realism.analysis.verdict.dispersion import REGULAR, Stalls
 from locust_realism.recording.launches import LaunchLog
 
 RARE = 7.0
@@ -15,26 +16,27 @@ RARE = 7.0
 STUCK = 5
 """Fewest requests launched before the last fifth of a stall, so that the generator itself was running."""
 AT_ONCE_S = 0.05
-"""Longest pause in seconds between a failure and its repetition."""
+AT_ONCE = 0.2
+"""Longest pause between a failure and its repetition: in seconds, or in mean pauses after a success if longer."""
 FEW = 20
 """Fewest failures, and fewest successes, that are compared."""
 CELLS = 2**16
 """Most windows of the periodogram."""
-LEAST_PERIODS = 3
+LEAST_PERIODS = 2
 LINE = 12.0
 """Least excess of a spectral line over its surroundings, in units of their mean; exp(-12) is a chance of 6e-6."""
 
 
-def answer_stalls(log: LaunchLog) -> tuple[int, float, float] | None:
-    """Return number, mean length and mean distance of the server's stalls in seconds; None with fewer than three.
+def answer_stalls(log: LaunchLog) -> Stalls | None:
+    """Return the server's stalls, None with fewer than three.
 
     A stall is a time without an answer that is longer than any in 1,000 runs with independent answers, while requests
-    go on leaving. The distance is from start to start.
+    go on leaving.
 
     >>> launches = np.arange(20_000) * 1000
     >>> stalled = np.where(launches % 2_000_000 < 300_000, 300_000 - launches % 2_000_000, 0)
     >>> answer_stalls(LaunchLog.build(launches, stalled + 500))
-    (9, 0.301, 2.0)
+    Stalls(number=9, mean_s=0.301, period_s=2.0, regular=True)
     """
     known = log.response_us >= 0
     launches, ends = log.launch_us[known], np.sort(log.launch_us[known] + log.response_us[known])
@@ -48,38 +50,41 @@ def answer_stalls(log: LaunchLog) -> tuple[int, float, float] | None:
     at = at[last - first >= STUCK]
     if len(at) < 3:
         return None
-    starts = ends[at]
-    return len(at), float(gaps[at].mean()) / 1e6, float(starts[-1] - starts[0]) / 1e6 / (len(at) - 1)
+    between = np.diff(ends[at]) / 1e6
+    regular = coefficient_of_variation(between) < REGULAR
+    return Stalls(len(at), float(gaps[at].mean()) / 1e6, float(between.mean()), regular)
 
 
 def retry_share(log: LaunchLog) -> float:
     """Return the share of the launches that repeat a failed request of the same user at once; NaN if it is unknown.
 
-    At once is within AT_ONCE_S of the failure. As many successes followed as soon by the same request count as usual.
+    At once is within AT_ONCE_S, or AT_ONCE of the mean pause after a success. Failures that are followed as soon as
+    successes are by the same request are not repeated.
 
     >>> launches = np.arange(200) * 1_000_000
     >>> again = LaunchLog.build(launches, 1000, slot=0, failed=np.arange(200) % 4 == 0)
     >>> retry_share(again)
     0.0
     """
-    failures = int(log.failed.sum())
-    if failures < FEW:
+    if int(log.failed.sum()) < FEW:
         return math.nan if not len(log) else 0.0
     ranks: Integers = user_ranks(log)[0]
     rows = np.flatnonzero(ranks >= 0)
     rows = rows[np.argsort(ranks[rows], kind="stable")]
     before, after = rows[:-1], rows[1:]
+    same = (ranks[before] == ranks[after]) & (log.label[before] == log.label[after]) & (log.response_us[before] >= 0)
+    before, after = before[same], after[same]
     pause_us = log.launch_us[after] - log.launch_us[before] - log.response_us[before]
-    same = (ranks[before] == ranks[after]) & (log.response_us[before] >= 0)
-    again = same & (log.label[before] == log.label[after]) & (pause_us >= 0) & (pause_us <= 1e6 * AT_ONCE_S)
-    failed = log.failed[before]
-    lost, good = again[same & failed], again[same & ~failed]
+    failed, parallel = log.failed[before], pause_us < 0
+    lost, good = pause_us[failed & ~parallel], pause_us[~failed & ~parallel]
     if len(lost) < FEW:
-        return math.nan
-    usual = float(good.mean()) if len(good) >= FEW else 0.0
-    excess = float(lost.mean()) - usual
-    error = math.sqrt(0.25 / len(lost) + (0.25 / len(good) if len(good) >= FEW else 0.0))
-    return excess * len(lost) / len(log) if excess > 3 * error else 0.0
+        return 0.0
+    known = len(good) >= FEW
+    at_once = max(1e6 * AT_ONCE_S, AT_ONCE * float(good.mean()) if known else 0.0)
+    usual = float((good <= at_once).mean()) if known else 0.0
+    excess = float((lost <= at_once).mean()) - usual
+    error = math.sqrt(0.25 / len(lost) + (0.25 / len(good) if known else 0.0))
+    return excess / (1 - usual) * len(lost) / len(log) if excess > 3 * error else 0.0
 
 
 def launch_period_s(times_us: Floats) -> float:
