@@ -154,7 +154,7 @@ def test_precedence_of_causes_that_come_together():
         "stalls": STALLS,
         **PLACE,
     }
-    users = replace(WAITING, user_cov=0.1)
+    users = replace(SOUND_USERS, user_cov=0.1)
     for figures, name in order:
         first = judge(run(health, users=users, **more), BOUNDS)["causes"][0]
         assert first["name"] == name
@@ -164,6 +164,8 @@ def test_precedence_of_causes_that_come_together():
             health.pop(figure, None)
             more.pop(figure, None)
         if figures == ("user_cov",):
+            users = SOUND_USERS
+        if figures == ("stalls",):
             users = WAITING
 
 
