@@ -25,6 +25,16 @@ OPTIONAL = (*SHARES, "wake_p50_us", "wake_p90_us")
 """Columns that older files lack."""
 
 
+def mean_known(column: Floats) -> float:
+    """Return the mean of the values that are not NaN; NaN where there is none.
+
+    >>> mean_known(np.array([0.25, np.nan, 0.75])), mean_known(np.array([np.nan]))
+    (0.5, nan)
+    """
+    known = column[~np.isnan(column)]
+    return float(known.mean()) if len(known) else math.nan
+
+
 @dataclass(frozen=True, eq=False)
 class HealthLog(Columns):
     """Health of the processes of a test, one row a second and process; columns of equal length.
@@ -118,13 +128,9 @@ class HealthLog(Columns):
             "loop_lag_p99_ms": max(float(np.quantile(mine.lag_p99_us, 0.95)) for mine in workers) / 1000,
         }
         for name in ("machine_cpu", *SHARES, "wake_p90_us"):
-            means = [
-                column[~np.isnan(column)].mean()
-                for mine in workers
-                if not np.isnan(column := getattr(mine, name)).all()
-            ]
+            means = [mean for mine in workers if not math.isnan(mean := mean_known(getattr(mine, name)))]
             if means:
-                found[name] = float(max(means))
+                found[name] = max(means)
         if "wake_p90_us" in found:
             found["wake_p90_ms"] = found.pop("wake_p90_us") / 1000
         return {**found, "generator_cpu": float(sum(mine.cpu.mean() for mine in workers))}

@@ -23,8 +23,8 @@ from locust_realism.analysis.document import (
     GeneratorSeries,
     TargetUse,
 )
-from locust_realism.recording.health import MASTER, HealthLog
-from locust_realism.recording.launches import MISSING, Floats, LaunchLog
+from locust_realism.recording.health import MASTER, HealthLog, mean_known
+from locust_realism.recording.launches import MISSING, LaunchLog
 from locust_realism.recording.offsets import ClockLine
 from locust_realism.runtime.capture.accounting import Source
 from locust_realism.runtime.capture.run import Recording
@@ -126,21 +126,11 @@ def _row(index: int, names: Names, health: HealthLog, log: LaunchLog) -> Generat
         row["memory_bytes"] = int(recent.memory_bytes[last])
         row["lag_p99_ms"] = float(np.quantile(recent.lag_p99_us, 0.99, method="inverted_cdf")) / 1e3
         for figure in HEALTH_SHARES:
-            if math.isfinite(mean := mean_of_known(getattr(recent, figure))):
+            if math.isfinite(mean := mean_known(getattr(recent, figure))):
                 row[figure] = mean
-        if math.isfinite(wake_us := mean_of_known(recent.wake_p90_us)):
+        if math.isfinite(wake_us := mean_known(recent.wake_p90_us)):
             row["wake_p90_ms"] = wake_us / 1e3
     return row
-
-
-def mean_of_known(values: Floats) -> float:
-    """Return the mean of the values that were measured, NaN without any.
-
-    >>> mean_of_known(np.array([0.1, np.nan, 0.3])), mean_of_known(np.array([np.nan]))
-    (0.2, nan)
-    """
-    known = values[~np.isnan(values)]
-    return float(known.mean()) if len(known) else math.nan
 
 
 def _series(health: HealthLog, log: LaunchLog, names: Mapping[int, str]) -> GeneratorSeries:

@@ -1,0 +1,137 @@
+"""Figures of the kernel, on the files of several systems, and names of other processes."""
+
+import math
+import time
+
+import pytest
+
+from locust_realism.runtime.capture.busy_processes import BusyProcesses, display_name, others_of
+from locust_realism.runtime.capture.kernel_figures import Counter, KernelFigures, run_wait_seconds
+from locust_realism.runtime.locust_compat import native_thread_id
+
+
+def write(path, text):
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(text)
+
+
+def system(tmp_path, cgroup, *, throttled="", pressure=""):
+    """Make the files of a system; return its /proc and /sys/fs/cgroup."""
+    proc, cgroups = tmp_path / "proc", tmp_path / "cgroup"
+    write(proc / "self" / "task" / str(native_thread_id()) / "schedstat", "5000000000 1000000000 7\n")
+    write(proc / "self" / "cgroup", cgroup)
+    if pressure:
+        write(proc / "pressure" / "cpu", pressure)
+    if throttled:
+        write(cgroups / throttled, "")
+    return proc, cgroups
+
+
+PRESSURE = "some avg10=0.00 avg60=0.00 avg300=0.00 total={}\nfull avg10=0.00 avg60=0.00 avg300=0.00 total=0\n"
+
+
+@pytest.mark.parametrize(
+    ("cgroup", "limited", "text"),
+    [
+        ("0::/kube/pod/web\n", "kube/pod/cpu.stat", "usage_usec 9\nnr_throttled 3\nthrottled_usec {us}\n"),
+        ("0::/\n", "cpu.stat", "nr_throttled 3\nthrottled_usec {us}\n"),
+        (
+            "4:memory:/a\n2:cpu,cpuacct:/job\n0::/\n",
+            "cpu,cpuacct/job/cpu.stat",
+            "nr_throttled 3\nthrottled_time {us}000\n",
+        ),
+    ],
+    ids=["version 2, limit above", "container", "version 1"],
+)
+def test_shares_of_the_time_between_two_readings(tmp_path, cgroup, limited, text):
+    """A quarter of the time waited, half throttled, all under pressure, in whichever cgroup the limit is."""
+    proc, cgroups = system(tmp_path, cgroup, throttled=limited, pressure=PRESSURE.format(0))
+    (cgroups / limited).write_text(text.format(us=0))
+    figures = KernelFigures(proc, cgroups)
+    began = time.perf_counter()
+    time.sleep(0.2)
+    us = (time.perf_counter() - began) * 1e6
+    stat = next(proc.glob("self/task/*/schedstat"))
+    stat.write_text(f"5000000000 {1_000_000_000 + round(us * 250)} 7\n")
+    (cgroups / limited).write_text(text.format(us=round(us / 2)))
+    (proc / "pressure" / "cpu").write_text(PRESSURE.format(round(3 * us)))
+    found = figures.take()
+    assert found["run_wait"] == pytest.approx(0.25, rel=0.2)
+    assert found["throttled"] == pytest.approx(0.5, rel=0.2)
+    assert found["pressure"] == 1.0
+    time.sleep(0.05)
+    assert figures.take()["run_wait"] == 0.0
+    figures.close()
+
+
+def test_system_without_the_files_has_no_figures(tmp_path, caplog):
+    """Figures that a system lacks are NaN and logged once at debug level; none raises."""
+    with caplog.at_level("DEBUG"):
+        figures = KernelFigures(tmp_path / "none", tmp_path / "none")
+    time.sleep(0.05)
+    found = figures.take()
+    assert all(math.isnan(found[name]) for name in ("run_wait", "throttled", "pressure"))
+    assert 0 <= found["machine_cpu"] <= 1
+    assert [record.getMessage() for record in caplog.records] == [
+        "locust_realism: this system does not measure run_wait, throttled, pressure."
+    ]
+    figures.close()
+
+
+def test_file_that_changes_its_form_is_unknown_from_then_on(tmp_path):
+    path = tmp_path / "schedstat"
+    path.write_text("1 2000000000 3\n")
+    counter = Counter(run_wait_seconds, path)
+    assert counter.seconds() == 2.0
+    path.write_text("x\n")
+    assert math.isnan(counter.seconds())
+    counter.close()
+    assert math.isnan(counter.seconds())
+    assert not Counter(run_wait_seconds, tmp_path / "none").exists
+
+
+# Other processes ------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("name", "command", "shown"),
+    [
+        ("ffmpeg", ["ffmpeg", "-i", "secret.mp4"], "ffmpeg"),
+        ("python3", ["python3", "-u", "/srv/report.py", "token"], "python3 report.py"),
+        ("python3", ["python3", "-c", "import secret"], "python3"),
+        ("python3", ["python3", "-W", "ignore", "-m", "http.server", "80"], "python3 http.server"),
+        ("java", [], "java"),
+        ("bash", ["bash", "-c", "mysql -psecret"], "bash"),
+        ("a\nb", ["a"], "a?b"),
+    ],
+)
+def test_names_hold_no_arguments(name, command, shown):
+    assert display_name(name, command) == shown
+
+
+def test_own_master_and_workers_are_no_others():
+    """The same program of the same user is this Locust; that of another user, and a new process, are not."""
+    before = {(1, 0.0): ("locust", 0, 1.0), (2, 0.0): ("locust", 0, 1.0), (3, 0.0): ("locust", 5, 1.0)}
+    now = {
+        (1, 0.0): ("locust", 0, 1.2),
+        (2, 0.0): ("locust", 0, 1.2),
+        (3, 0.0): ("locust", 5, 2.0),
+        (4, 9.0): ("cc", 0, 3.0),
+    }
+    assert others_of(*map(_seen, (before, now)), 2.0, own_pid=1) == [("cc", 1.5), ("locust", 0.5)]
+    own = {**now, (2, 0.0): ("locust", 0, 9.0)}
+    assert others_of(*map(_seen, (before, own)), 2.0, own_pid=1) is None, "this Locust is the busy one"
+
+
+def _seen(table):
+    from locust_realism.runtime.capture.busy_processes import _Seen
+
+    return {key: _Seen(*value) for key, value in table.items()}
+
+
+def test_looks_are_rare_and_only_at_a_busy_machine():
+    processes = BusyProcesses()
+    assert processes.due(0.9)
+    assert not processes.due(0.8)
+    assert processes.look() is None, "nothing to compare with"
+    assert not processes.due(1.0)
