@@ -14,9 +14,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from locust_realism.recording.columns import FILE_COLUMNS, pack, pack_table, to_table, unpack, unpack_table
+from locust_realism.recording.columns import FILE_COLUMNS, VERSION_KEY, pack, pack_table, to_table, unpack, unpack_table
 from locust_realism.recording.health import HealthLog
-from locust_realism.recording.launches import LaunchLog
+from locust_realism.recording.launches import MISSING, LaunchLog
 from locust_realism.recording.reading import part_files
 from locust_realism.recording.sessions import SessionLog
 from locust_realism.recording.spool import Spool
@@ -46,6 +46,13 @@ def test_bounded_unpack_returns_the_same_rows() -> None:
     rows, expected = unpack(pack(log), max_bytes=MAX_BYTES), unpack(pack(log))
     assert rows.to_pandas().equals(expected.to_pandas())
     assert len(unpack(pack(LaunchLog.empty()), max_bytes=MAX_BYTES)) == 0
+
+
+def test_block_of_a_worker_without_tasks_is_read() -> None:
+    table = to_table(typical_log()).drop_columns(["task", "think_us"]).replace_schema_metadata({VERSION_KEY: b"1"})
+    log = unpack(pack_table(table), max_bytes=MAX_BYTES)
+    assert log.launch_us.tolist() == typical_log().launch_us.tolist()
+    assert set(log.task.tolist()) == set(log.think_us.tolist()) == {MISSING}
 
 
 def test_bounded_tables_of_sessions_and_health_return_the_same_rows() -> None:
