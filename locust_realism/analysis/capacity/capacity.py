@@ -92,7 +92,7 @@ def capacity_section(
 
 
 _LATE = "The generator {}, so the throughput may be its own limit and not the server's."
-_LIMIT = "The generator was the limit, not the server: it used {:.0%} of a core. Add workers and measure again."
+_LIMIT = "The generator was the limit, not the server: it used {:.0%} of a core. The verdict has the remedy."
 SHORTAGES: tuple[tuple[str, doc.GeneratorFigure, str], ...] = (
     ("cpu_max", "cpu", _LIMIT),
     ("lateness_p99_ms", "lateness_p99_ms", _LATE.format("launched 99 % of the requests up to {:,.0f} ms late")),

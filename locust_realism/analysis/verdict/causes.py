@@ -126,7 +126,7 @@ class Cause:
 def _lower(case: Case) -> str:
     if not case.e.facts.health:
         return _RECORD
-    return "Lower the load, and look at what delays the processes: no figure of their health is over its bound."
+    return "Lower the load, and look at what delays the processes: no measured share of their time explains it."
 
 
 def _says(text: str) -> Callable[[Case], str]:
