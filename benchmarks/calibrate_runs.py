@@ -49,6 +49,8 @@ JUDGED_S = 9
 ENOUGH = 1000
 """Launches on which a verdict is given, and some more."""
 WINDOWS_S = (0.1, 1.0)
+PHASES = 8
+"""Starts of the windows over which an index of dispersion is averaged."""
 TRIP_S = 0.002
 """Response time of the server, about."""
 GRACE_S = 3.0
@@ -373,9 +375,14 @@ class Truth:
         mean = float(gaps.mean())
         idc = {}
         for width in WINDOWS_S:
-            counts = np.histogram(times_s, np.arange(times_s[0], times_s[-1], width))[0]
-            if len(counts) > 1:
-                idc[f"{width:g}"] = float(counts.var(ddof=1) / counts.mean())
+            values = []
+            for phase in range(PHASES):
+                places = (times_s - times_s[0]) / width - phase / PHASES
+                counts = np.bincount(places[places >= 0].astype(np.int64))[:-1]
+                if len(counts) > 1:
+                    values.append(float(counts.var(ddof=1) / counts.mean()))
+            if values:
+                idc[f"{width:g}"] = float(np.mean(values))
         short = float((gaps < 0.1 * mean).mean()) / -math.expm1(-0.1)
         return cls(len(gaps), 1 / mean, float(gaps.std(ddof=1)) / mean, short, idc)
 
