@@ -166,6 +166,16 @@ def test_bunches_below_a_millisecond_show_in_our_own_recordings() -> None:
     assert CHECK[3](collect(log, SETTINGS, facts), VerdictBounds()).status == RED
 
 
+def test_few_short_gaps_are_no_finding_where_the_process_cannot_make_them() -> None:
+    """At 250/s a tenth of the mean gap is 0.4 ms; launches of 0.3 ms each leave few gaps below it."""
+    log = paced(250.0, 4, launch_ms=0.3)
+    facts = Facts(model=WorkloadModel(kind="open"), health={"wake_p90_ms": 0.35})
+    evidence = collect(log, SETTINGS, facts)
+    assert evidence.gaps.short_share < 0.9
+    assert CHECK[3](evidence, VerdictBounds()).status == GREEN
+    assert CHECK[3](replace(evidence, launch_floor_s=0.0), VerdictBounds()).status == AMBER, "the negative control"
+
+
 def test_rules_for_fixed_pools_leave_planned_launches_alone() -> None:
     rng = np.random.default_rng(7)
     log = paced(100.0, 3)

@@ -129,15 +129,17 @@ def short_gaps(e: Evidence, b: VerdictBounds) -> Finding:
         )
     share = SHORT_GAP_SHARE if math.isnan(e.short_gap_s) else -math.expm1(-e.short_gap_s * g.rate)
     sd = math.sqrt(1 / share - 1)
+    # No process launches two requests within the time that one takes it.
+    low = b.bunch_low * (1 - e.launch_floor_s / e.short_gap_s if e.launch_floor_s > 0 else 1.0)
     error = b.standard_errors * sd / math.sqrt(g.n)
     if g.short_share >= 1:
         status = grade(g.short_share - 1, b.bunch_amber - 1, b.bunch_red - 1, error)
     else:
-        status = doc.AMBER if 1 - g.short_share > max(1 - b.bunch_low, error) else doc.GREEN
+        status = doc.AMBER if low - g.short_share > max(error - (1 - low), 0.0) else doc.GREEN
     if status == doc.NO_DATA:
         return _too_few(g.n, (b.standard_errors * sd / (b.bunch_red - 1)) ** 2)
     seen = f"Gaps shorter than {short} are {g.short_share:.2f} times as frequent as among independent users."
-    bound = [b.bunch_low, b.bunch_amber]
+    bound = [low, b.bunch_amber]
     return Finding(status, g.short_share, bound, seen, readings.APART if g.short_share < 1 else readings.BATCHES)
 
 

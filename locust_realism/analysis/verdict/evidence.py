@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Literal
+from typing import Literal, TypedDict
 
 import numpy as np
 
@@ -96,6 +96,7 @@ class Evidence:
 
     - ``short_gap_s`` gaps below it count as short, NaN without launches; ``short_gap_measurable`` is False where it
       comes near the mean gap, so that the generator cannot make gaps that short
+    - ``launch_floor_s`` least gap that the generator can make: CPU time of a launch or lateness of its timer
     - ``grain_us`` grain of the launch times that was spread out
     - ``planned`` True where a plan or arrivals decide on the launches, so that rules for fixed pools do not apply
     - ``stalls`` repeated pauses of all launches, None without
@@ -121,6 +122,7 @@ class Evidence:
     profile: scale.Profile | None = None
     short_gap_s: float = math.nan
     short_gap_measurable: bool = True
+    launch_floor_s: float = 0.0
     grain_us: int = 1
     planned: bool = False
     stalls: Stalls | None = None
@@ -180,9 +182,13 @@ def collect(
     stay = _stay(model)
     halves = scale.population_dispersion([span_s / 2], 1 / users.round_trip, stay)
     mean_gap = span_s / (len(times) - 1) if span_s else math.nan
-    floors = [] if math.isnan(mean_gap) else [floor / mean_gap for floor in (wake_s, launch_cpu_s(log, facts))]
-    short = max([SHORT_GAP, *floors])
+    floor_s = max([0.0, *(floor for floor in (wake_s, launch_cpu_s(starts, facts)) if floor > 0)])
+    short = max(SHORT_GAP, floor_s / mean_gap) if mean_gap > 0 else SHORT_GAP
     gaps, long_gaps = _gaps(times, starts.launch_us, start_us, per_window, profile is not None, short)
+    if round(floor_s * 1e6) > grain:
+        # A launch moves its neighbours by as much: the law of the gaps is compared without that.
+        spread = detrend.flat_times(starts.launch_us, profile, start_us, round(floor_s * 1e6))
+        gaps = replace(gaps, **_beyond_short(_relative(spread, per_window, profile is not None)[0], short))
     return Evidence(
         gaps=gaps,
         users=users,
@@ -201,6 +207,7 @@ def collect(
         profile=profile,
         short_gap_s=short * mean_gap,
         short_gap_measurable=short <= MEASURABLE,
+        launch_floor_s=floor_s,
         grain_us=grain,
         planned=model.kind == "open" or (model.kind == "unknown" and bool((log.planned_us >= 0).any())),
         stalls=long_gaps,
@@ -214,7 +221,8 @@ def collect(
 def launch_cpu_s(log: LaunchLog, facts: Facts) -> float:
     """Return the CPU time of a launch in the busiest worker in seconds, NaN where unknown.
 
-    Code that blocks the event loop is no part of a launch.
+    ``log`` has one row a task: the requests of a task that leave together delay the next task. Code that blocks the
+    event loop is no part of it.
     """
     cpu = facts.health.get("cpu_max", math.nan) - facts.health.get("blocked", 0.0)
     launches = float(count_codes(log.worker, int(log.worker.max(initial=0)) + 1).max()) if len(log) else 0.0
@@ -274,12 +282,7 @@ def _gaps(
     longest = int(np.argmax(raw))
     longest_s, raw_cov = float(raw[longest]) / 1e6, coefficient_of_variation(raw)
     del raw  # a column of a long run is large: hold one at a time
-    relative = np.diff(times)
-    if planned:
-        relative /= relative.mean()
-        cov = coefficient_of_variation(relative)
-    else:
-        relative, cov = scale.local_gaps(relative, per_window)
+    relative, cov = _relative(times, per_window, planned)
     correlations = tuple(scale.autocorrelation(relative))
     squares = inner_product(relative, relative)
     stalls = scale.repeated_stalls(relative, launches)
@@ -291,8 +294,6 @@ def _gaps(
     extra = top - max(LONGEST_SHARE * n, 1.0)
     longest_squares = inner_product(tail, tail) - extra * float(tail[0]) ** 2
     few = int(np.searchsorted(relative, short))
-    beyond = relative[few:] - short
-    beyond /= beyond.mean()
     found = Gaps(
         n=n,
         rate=n / (float(launches[-1] - launches[0]) / 1e6),
@@ -305,10 +306,34 @@ def _gaps(
         longest_at_s=float(launches[longest] - start_us) / 1e6,
         cov_without_longest=coefficient_of_variation(relative[: len(relative) - top]),
         correlations=correlations,
-        distance=scale.exponential_distance(beyond),
-        tail_n=n - few,
+        **_beyond_short(relative, short),
     )
     return found, stalls
+
+
+def _relative(times: Floats, per_window: int, planned: bool) -> tuple[Floats, float]:
+    """Return the gaps over their expected mean, and their CoV."""
+    gaps = np.diff(times)
+    if not planned:
+        return scale.local_gaps(gaps, per_window)
+    gaps /= gaps.mean()
+    return gaps, coefficient_of_variation(gaps)
+
+
+class _Tail(TypedDict):
+    distance: float
+    tail_n: int
+
+
+def _beyond_short(relative: Floats, short: float) -> _Tail:
+    """Return the distance of the gaps beyond the short ones from the exponential distribution, and their number."""
+    relative.sort()
+    beyond = relative[int(np.searchsorted(relative, short)) :] - short
+    total = float(beyond.sum())
+    if total <= 0:
+        return {"distance": math.nan, "tail_n": 0}
+    beyond *= len(beyond) / total
+    return {"distance": scale.exponential_distance(beyond), "tail_n": len(beyond)}
 
 
 def _stay(model: WorkloadModel) -> scale.Stay:
