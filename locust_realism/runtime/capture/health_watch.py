@@ -26,7 +26,7 @@ MAX_ROWS = 3600
 class HealthWatch:
     """Rows of :class:`HealthLog`, one a second, and the :class:`Causes` beside them; made in the event loop's thread.
 
-    ``benchmarks/watchdog.py`` measures its cost: 0.3 % of a core.
+    ``benchmarks/watchdog.py`` measures its cost: that of a greenlet that sleeps 10 ms again and again.
     """
 
     def __init__(self, runner: Runner, clock: Clock) -> None:
