@@ -82,6 +82,16 @@ class Case:
         return self.f[1].bad and self.e.gaps.cov < 1
 
     @property
+    def beyond_generator(self) -> set[int]:
+        """Checks that no delay of the generator explains: launches too even, and answers slower than its event loop."""
+        u = self.e.users
+        answer_ms, lag_ms = 1e3 * u.response_share * u.round_trip, self.health("loop_lag_p99_ms")
+        found = {5} if answer_ms > lag_ms else set()
+        if self.too_even:
+            found |= {1, 7, 8, 9} | (set() if self.short else {3}) | (set() if self.waves else {6})
+        return found
+
+    @property
     def busy(self) -> bool:
         """True if a process of the generator uses its core, or the part that it gets."""
         return self.health("cpu_max") >= self.b.cpu_amber
@@ -348,6 +358,23 @@ def _retried(status: Status) -> Cause:
     )  # fmt: skip
 
 
+def _stalling_server(*, regular: bool) -> Cause:
+    """Return the cause of stalls of the server; a busy machine makes no regular ones."""
+    remedy = (
+        "Find what stops the server at this rhythm, such as garbage collection, a checkpoint or a lock. Closed users "
+        "wait meanwhile: open arrivals show the whole queue."
+    )
+
+    def applies(case: Case) -> bool:
+        stalls = case.e.server_stalls
+        return stalls is not None and stalls.regular == regular and case.e.closed and (case.f[5].bad or case.bunched)
+
+    return Cause(
+        "a server that stalls", FEEDBACK, (5, 6, 1, 2, 3, 11, 9, 7), (1, 2, 3, 5, 6, 7, 8, 9, 11), applies,
+        _server_stalls, _says(remedy),
+    )  # fmt: skip
+
+
 CAUSES: tuple[Cause, ...] = (
     Cause(
         "clock offsets between workers", None, (12,), (1, 3, 6, 7, 9), _always, _seen(12),
@@ -366,6 +393,7 @@ CAUSES: tuple[Cause, ...] = (
         _late_launches, _more_users,
     ),
     _retried(RED),
+    _stalling_server(regular=True),
     Cause(
         "a CPU limit of the container", HEAVY, _ALL, _ALL_FOLLOW, lambda c: c.bunched and c.over("throttled"),
         lambda c: f"A limit of the container stopped the process {_share(c.health('throttled'))} of the time."
@@ -399,14 +427,7 @@ CAUSES: tuple[Cause, ...] = (
         _move,
     ),
     _retried(AMBER),
-    Cause(
-        "a server that stalls", FEEDBACK, (5, 6, 1, 2, 3, 11, 9, 7), (1, 2, 3, 5, 6, 7, 8, 9, 11),
-        lambda c: c.e.server_stalls is not None and c.e.closed and (c.f[5].bad or c.bunched), _server_stalls,
-        _says(
-            "Find what stops the server at this rhythm, such as garbage collection, a checkpoint or a lock. Closed "
-            "users wait meanwhile: open arrivals show the whole queue."
-        ),
-    ),
+    _stalling_server(regular=False),
     Cause(
         "users that move in step", THINK, (8,), (1, 2, 3, 4, 6, 7, 9), _in_step, _with_period(8, 1),
         _says(f"{_VARY} Start users one by one at random times."),
@@ -507,8 +528,7 @@ def root_causes(evidence: Evidence, findings: Findings, bounds: VerdictBounds) -
         shown = [number for number in cause.shown_by if number in open_checks]
         if not shown or not cause.applies(case):
             continue
-        # No delay of the generator makes launches too even.
-        apart = {1, 7} if cause.distortion == HEAVY and case.too_even else set()
+        apart = case.beyond_generator if cause.distortion == HEAVY else set()
         follows = sorted(open_checks.intersection({*cause.explains, *shown}) - {shown[0]} - apart)
         open_checks -= {shown[0], *follows}
         evidence_, remedy = cause.evidence(case), cause.remedy(case)
