@@ -96,7 +96,7 @@ class Evidence:
 
     - ``short_gap_s`` gaps below it count as short, NaN without launches; ``short_gap_measurable`` is False where it
       comes near the mean gap, so that the generator cannot make gaps that short
-    - ``launch_floor_s`` least gap that the generator can make: CPU time of a launch or lateness of its timer
+    - ``launch_floor_s`` least gap that the generator can make: CPU time of a launch and lateness of its timer
     - ``grain_us`` grain of the launch times that was spread out
     - ``planned`` True where a plan or arrivals decide on the launches, so that rules for fixed pools do not apply
     - ``stalls`` repeated pauses of all launches, None without
@@ -182,7 +182,8 @@ def collect(
     stay = _stay(model)
     halves = scale.population_dispersion([span_s / 2], 1 / users.round_trip, stay)
     mean_gap = span_s / (len(times) - 1) if span_s else math.nan
-    floor_s = max([0.0, *(floor for floor in (wake_s, launch_cpu_s(starts, facts)) if floor > 0)])
+    # What was due while the timer was late leaves one after the other: the gap is the CPU time of a launch.
+    floor_s = sum(part for part in (wake_s, launch_cpu_s(starts, facts)) if part > 0)
     short = max(SHORT_GAP, floor_s / mean_gap) if mean_gap > 0 else SHORT_GAP
     gaps, long_gaps = _gaps(times, starts.launch_us, start_us, per_window, profile is not None, short)
     if round(floor_s * 1e6) > grain:
