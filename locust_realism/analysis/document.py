@@ -787,8 +787,8 @@ class TargetUse(TypedDict):
 
 
 GeneratorFigure = Literal[
-    "cpu", "machine_cpu", "lag_p99_ms", "lateness_p99_ms", "run_wait", "steal", "throttled", "stopped", "lost",
-    "clock_uncertainty_ms", "disk_busy",
+    "cpu", "machine_cpu", "lag_p99_ms", "lateness_p99_ms", "run_wait", "steal", "throttled", "stopped", "blocked",
+    "lost", "clock_uncertainty_ms", "disk_busy",
 ]  # fmt: skip
 """Figure of the generator's health that is graded."""
 
@@ -804,6 +804,7 @@ class GeneratorBounds(TypedDict):
     steal: list[float | None]
     throttled: list[float | None]
     stopped: list[float | None]
+    blocked: list[float | None]
     lost: list[float | None]
     clock_uncertainty_ms: list[float | None]
     disk_busy: list[float | None]

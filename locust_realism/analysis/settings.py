@@ -47,6 +47,7 @@ class VerdictBounds:
     stopped_cause: float = 0.02
     stopped_amber: float = 0.1
     blocked_cause: float = 0.1
+    blocked_amber: float = 0.2
     feedback_amber: float = 0.03
     feedback_red: float = 0.08
     retry_amber: float = 0.03
@@ -117,6 +118,7 @@ def generator_bounds(bounds: VerdictBounds = DEFAULT_BOUNDS) -> GeneratorBounds:
         "steal": [bounds.steal_amber, None],
         "throttled": [bounds.throttled_amber, None],
         "stopped": [bounds.stopped_amber, None],
+        "blocked": [bounds.blocked_amber, None],
         "lost": [0.0, 0.0],
         "clock_uncertainty_ms": [5.0, None],
         "disk_busy": [0.8, None],

@@ -111,15 +111,18 @@ def test_each_cause_comes_first_with_its_evidence_and_its_remedy(name, evidence,
 def test_every_cause_that_a_figure_of_the_health_shows_leaves_a_sound_pattern_alone():
     """A figure from its cause bound on names nothing where launches are like users'; from its amber bound it does."""
     quiet = {"throttled": 0.06, "steal": 0.06, "stopped": 0.03, "run_wait": 0.2, "blocked": 0.5, "machine_cpu": 0.94}
-    assert judge(run(quiet, gaps=SOUND_GAPS, **OTHERS, **PLACE), BOUNDS)["causes"] == []
+    place = {"blockers": [("locustfile.py:12 in parse", 0.19)]}
+    assert judge(run(quiet, gaps=SOUND_GAPS, **OTHERS, **place), BOUNDS)["causes"] == []
     for figure, value, name in (
         ("throttled", 0.25, "a CPU limit of the container"),
         ("steal", 0.25, "a hypervisor that takes CPU time"),
         ("stopped", 0.15, "a process stopped from outside"),
         ("run_wait", 0.35, "a machine busy with other programs"),
         ("machine_cpu", 0.96, "a machine busy with other programs"),
+        ("blocked", 0.25, "code that blocks the event loop"),
     ):
-        verdict = judge(run({figure: value}, gaps=SOUND_GAPS), BOUNDS)
+        more = PLACE if figure == "blocked" else {}
+        verdict = judge(run({figure: value}, gaps=SOUND_GAPS, **more), BOUNDS)
         assert (verdict["overall"], verdict["causes"][0]["name"]) == (AMBER, name)
         assert verdict["sentence"].startswith(f"The test has a flaw: {name}")
         assert verdict["sentence"].endswith("Its launches came like those of independent users.")

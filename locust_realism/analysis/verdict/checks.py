@@ -152,6 +152,7 @@ _GENERATOR_WORDS: dict[doc.GeneratorFigure, str] = {
     "steal": "the hypervisor took {:.0%} of the machine's CPU time",
     "throttled": "a limit of the container stopped the process {:.0%} of the time",
     "stopped": "the process stood still {:.0%} of the time",
+    "blocked": "code of the locustfile blocked the event loop {:.0%} of the time",
 }
 _ALWAYS_SEEN: tuple[doc.GeneratorFigure, ...] = ("lateness_p99_ms", "lag_p99_ms", "cpu")
 
@@ -163,7 +164,7 @@ def generator(e: Evidence, b: VerdictBounds) -> Finding:
     second of other work on the machine does not count; the shares are means. The worst figure is the value. Missed
     launches count as late.
     """
-    health, bounds = e.facts.health, generator_bounds(b)
+    health, blockers, bounds = e.facts.health, e.facts.blockers, generator_bounds(b)
     figures: dict[doc.GeneratorFigure, float | None] = {
         "lateness_p99_ms": 1e3 * e.lateness_p99_s,
         "lag_p99_ms": health.get("loop_lag_p99_ms"),
@@ -173,6 +174,7 @@ def generator(e: Evidence, b: VerdictBounds) -> Finding:
         "steal": health.get("steal"),
         "throttled": health.get("throttled"),
         "stopped": health.get("stopped"),
+        "blocked": min(health.get("blocked", 1.0), sum(share for _, share in blockers)) if blockers else None,
     }
     known = [(figure, value) for figure, value in figures.items() if value is not None and math.isfinite(value)]
     if not known:
