@@ -389,7 +389,7 @@ CAUSES: tuple[Cause, ...] = (
         _says("Look at what stopped at that time (generator, network or server) and analyse the run without it."),
     ),
     Cause(
-        "too few users for the planned launches", THINK, (4,), (1, 2, 3, 6, 7, 9, 11), _too_few_for_plan,
+        "too few users for the planned launches", None, (4,), (1, 2, 3, 6, 7, 9, 11), _too_few_for_plan,
         _late_launches, _more_users,
     ),
     _retried(RED),
