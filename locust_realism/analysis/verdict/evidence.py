@@ -182,7 +182,7 @@ def collect(
     stay = _stay(model)
     halves = scale.population_dispersion([span_s / 2], 1 / users.round_trip, stay)
     mean_gap = span_s / (len(times) - 1) if span_s else math.nan
-    # What was due while the timer was late leaves one after the other: the gap is the CPU time of a launch.
+    # Launches due while the timer was late leave one after the other, a launch's CPU time apart.
     floor_s = sum(part for part in (wake_s, launch_cpu_s(starts, facts)) if part > 0)
     short = max(SHORT_GAP, floor_s / mean_gap) if mean_gap > 0 else SHORT_GAP
     gaps, long_gaps = _gaps(times, starts.launch_us, start_us, per_window, profile is not None, short)
