@@ -27,6 +27,8 @@ from locust_realism.runtime.users.alarm import Alarm, Timers
 FILES = Path("/proc/self/fd")
 LONG_S = 10.0
 """Bound of every wait: the tests assert orders and earliest times, which a busy machine does not change."""
+START_S = 0.4
+"""Time in which hundreds of greenlets have begun to wait, on a busy machine too."""
 CLOCK_S = 2e-3
 """Error of the loop's own clock, by which a timer of gevent may be early."""
 
@@ -169,8 +171,8 @@ def start(work: Callable[..., object], *arguments: Any) -> Any:
 
 
 def test_waits_end_in_the_order_of_their_due_times_and_never_early(timers: Timers) -> None:
-    began, woken = time.perf_counter(), []
-    dues = [began + 0.02 + 1e-4 * k for k in range(200)]
+    begin, woken = time.perf_counter() + START_S, []
+    dues = [begin + 1e-4 * k for k in range(200)]
 
     def until(due: float) -> None:
         alarm.sleep_until(due)
@@ -182,7 +184,7 @@ def test_waits_end_in_the_order_of_their_due_times_and_never_early(timers: Timer
 
 
 def test_waits_of_one_time_end_together_in_the_order_of_their_begin(timers: Timers) -> None:
-    due, woken, turns = time.perf_counter() + 0.02, [], LoopTurns()
+    due, woken, turns = time.perf_counter() + START_S, [], LoopTurns()
 
     def until(number: int) -> None:
         alarm.sleep_until(due)
@@ -217,14 +219,13 @@ def test_a_wait_without_end_does_not_keep_others_from_ending(timers: Timers, for
 
 
 def test_killed_and_timed_out_waits_leave_the_heap(timers: Timers) -> None:
-    first, last = start(alarm.sleep, 0.01), start(alarm.sleep, 0.03)
+    woken, first, last = start(alarm.sleep, 0.01), start(alarm.sleep, START_S), start(alarm.sleep, START_S)
     with pytest.raises(gevent.Timeout), gevent.Timeout(0.001):
         alarm.sleep(3600)
     first.kill()
-    assert len(timers) <= 2, "that of the last, and at most one that has ended"
-    last.join(LONG_S)
-    assert last.successful()
-    assert list(timers.lateness)[1:] == [], "only the last was woken"
+    assert len(timers) <= 4, "two that wait, and at most as many that have ended"
+    gevent.joinall([woken, last], LONG_S, raise_error=True)
+    assert len(timers.lateness) == 2, "the killed ones were not woken"
 
 
 def ended_before(timers: Timers, ended: int) -> int:
@@ -243,7 +244,7 @@ def test_the_heap_stays_small_however_many_waits_are_killed(timers: Timers, monk
     monkeypatch.setattr(timers, "_compact", lambda: None)  # negative control
     assert ended_before(timers, 2000) > 2000
     monkeypatch.undo()
-    timers._compact()
+    alarm.sleep(1e-3)
 
 
 def test_an_event_ends_a_wait_before_its_time(timers: Timers) -> None:
@@ -292,25 +293,38 @@ class LoopTurns:
         self._watcher.close()
 
 
-def turns_of_a_millisecond(sleep: Callable[[float], object]) -> int:
-    """Return the number of loop turns in which 20 greenlets, due at steps of 50 us, were woken."""
-    turns, woken, begin = LoopTurns(), set(), time.perf_counter() + 0.005
+TURNS = """
+import gevent, time
+from locust_realism.runtime.users import alarm
 
-    def until(due: float) -> None:
+turn = 0
+def add():
+    global turn
+    turn += 1
+gevent.get_hub().loop.prepare().start(add)
+
+def turns_of_a_millisecond(sleep):
+    woken, begin = set(), time.perf_counter() + 0.005
+    def until(due):
         sleep(due - time.perf_counter())
-        woken.add(turns.count)
-
+        woken.add(turn)
     gevent.joinall([gevent.spawn(until, begin + 5e-5 * k) for k in range(20)], raise_error=True)
-    turns.close()
     return len(woken)
+
+for sleep in alarm.sleep, gevent.sleep:
+    print(*sorted(turns_of_a_millisecond(sleep) for _ in range(40)))
+"""
 
 
 def test_waits_within_a_millisecond_end_one_by_one_which_those_of_gevent_do_not() -> None:
+    """20 greenlets are due at steps of 50 us: in how many turns of an otherwise idle loop are they woken?"""
     if alarm._libc is None:
         pytest.skip("no timer file descriptors here")
-    # A busy machine makes lumps of both; gevent's loop, which waits in whole milliseconds, has three turns at most.
-    assert max(turns_of_a_millisecond(alarm.sleep) for _ in range(30)) >= 7
-    assert sorted(turns_of_a_millisecond(gevent.sleep) for _ in range(15))[7] <= 3
+    done = subprocess.run([sys.executable, "-c", TURNS], capture_output=True, text=True, timeout=60, check=True)
+    ours, by_gevent = (list(map(int, line.split())) for line in done.stdout.splitlines())
+    # A busy machine makes lumps of both. gevent's loop waits for whole milliseconds: two to four turns.
+    assert ours[-1] >= 9
+    assert by_gevent[20] <= 5
 
 
 def test_lateness_is_that_of_the_wakes_since_the_last_call(timers: Timers) -> None:
@@ -318,12 +332,13 @@ def test_lateness_is_that_of_the_wakes_since_the_last_call(timers: Timers) -> No
     timers.lateness.extend(k * 1e-6 for k in (9, 1, 10, 2, 8, 3, 7, 4, 6, 5))
     assert alarm.take_lateness() == pytest.approx((5, 9))
     assert all(map(math.isnan, alarm.take_lateness()))
-    waits = [start(alarm.sleep, 0.005) for _ in range(600)]
-    native_sleep(0.05)  # code that blocks the loop
+    due = time.perf_counter() + START_S
+    waits = [start(alarm.sleep_until, due) for _ in range(600)]
+    native_sleep(due + 0.05 - time.perf_counter())  # code that blocks the loop
     gevent.joinall(waits)
     assert len(timers.lateness) == 512
     median, high = alarm.take_lateness()
-    assert 0.04e6 <= median <= high
+    assert 0.05e6 <= median <= high
 
 
 def test_the_grain_is_that_of_the_timer(timers: Timers, kind: str) -> None:

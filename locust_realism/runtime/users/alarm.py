@@ -160,8 +160,8 @@ class Timers:
             if entry[2] is not None:
                 entry[2] = None
                 self._ended_before += 1
-                if 2 * self._ended_before > len(self._heap):
-                    self._compact()
+                if 2 * self._ended_before > len(self._heap) and self._next > -math.inf:
+                    self._set_alarm()
 
     def _ring(self) -> None:
         """Wake all that are due now; sockets have their turn before those that become due meanwhile."""
@@ -182,6 +182,8 @@ class Timers:
             self._set_alarm()
 
     def _set_alarm(self) -> None:
+        if 2 * self._ended_before > len(self._heap):
+            self._compact()
         self._next = self._heap[0][0] if self._heap else math.inf
         self.alarm.set(self._next if self._next < _NEVER_S else None)
 
@@ -189,8 +191,6 @@ class Timers:
         self._heap[:] = [entry for entry in self._heap if entry[2] is not None]
         heapq.heapify(self._heap)
         self._ended_before = 0
-        if self._next > -math.inf:
-            self._set_alarm()
 
     def after_fork(self) -> None:
         """Take an alarm of the child's own; the waits go on as those of gevent do."""
