@@ -2,7 +2,7 @@
 
     python benchmarks/calibrate_runs.py [--runs-dir DIR] [--only PATTERN] [--list] [--table] [--python INTERPRETER]
 
-The machine must be idle otherwise: the 126 sound runs take 35 minutes, the 120 distorted ones 33. Each run adds a
+The machine must be idle otherwise: the 126 sound runs take 40 minutes, the 120 distorted ones 35. Each run adds a
 line of JSON to ``DIR/runs.jsonl``; a later call leaves out those that are there, so an interrupted one goes on where it
 ended. The tables of docs/verdict.md are printed at the end, or of the present lines with ``--table``. ``--python`` runs
 Locust in another environment, such as one with an older version of this package; server and truth are always of this.
