@@ -128,6 +128,11 @@ def test_first_tasks_of_a_fixed_pool_count_only_where_they_are_planned() -> None
     assert first_rows(task_numbers(log, spawned=True)).tolist() == [2, 4, 5]
 
 
+def test_users_of_a_single_task_each_count() -> None:
+    log = LaunchLog.build(range(4), 1, slot=[0, 1, 0, 1], task=range(4), think_us=MISSING)
+    assert task_starts(log, spawned=True).all()
+
+
 def test_a_task_that_began_before_the_window_is_no_task_of_the_window() -> None:
     log = parallel()
     rows = slice(int(np.searchsorted(log.launch_us, log.launch_us[1000] - 600)), len(log))

@@ -25,6 +25,9 @@ MIN_USER_GAPS = 10
 MIN_USERS = 20
 """Fewest users whose differences give the standard error of the think time; of fewer ones the round trips do."""
 ABSENT = 10.0
+"""Mean round trips without a launch after which a user counts as absent."""
+MOST_SPAWNED = 0.5
+"""Largest share of launches in first tasks that are left out."""
 CLOCK_S = 0.002
 """Overlap in seconds of a launch with the last response that rounded times explain."""
 
@@ -92,7 +95,10 @@ def task_numbers(log: LaunchLog, *, spawned: bool = False) -> Int64:
     key = _marked_keys(log) if marks_tasks(log) else _inferred_keys(log)
     if spawned and marks_tasks(log):
         planned = np.unique(key[log.planned_us >= 0])
-        key[(log.slot >= 0) & (log.think_us < 0) & ~np.isin(key, planned)] = MISSING
+        first = (log.slot >= 0) & (log.think_us < 0) & ~np.isin(key, planned)
+        # Users that leave after a task have first tasks only: these are the load then.
+        if first.mean() <= MOST_SPAWNED:
+            key[first] = MISSING
     alone = (key < 0) & (log.slot < 0)
     key[alone] = np.arange(int(alone.sum())) + (int(key.max(initial=-1)) + 1)
     return key
