@@ -157,7 +157,7 @@ def test_precedence_of_causes_that_come_together():
         "stalls": STALLS,
         **PLACE,
     }
-    users = replace(SOUND_USERS, user_cov=0.1)
+    users = replace(SOUND_USERS, user_cov=0.2)
     for figures, name in order:
         first = judge(run(health, users=users, **more), BOUNDS)["causes"][0]
         assert first["name"] == name
@@ -268,9 +268,21 @@ def test_every_bad_check_belongs_to_exactly_one_cause(statuses, cov, health):
 def test_a_loop_that_no_code_of_the_user_blocks_may_be_late_by_what_users_do():
     """A burst of users in step makes Locust itself late; without them nothing else explains the late loop."""
     late = {"blocked": 0.5, "loop_lag_p99_ms": 70.0}
-    assert judge(step(health=late), BOUNDS)["causes"][0]["name"] == "users that move in step"
-    assert judge(step(health=late, **PLACE), BOUNDS)["causes"][0]["name"] == "code that blocks the event loop"
+    some = replace(SOUND_USERS, user_cov=0.25)
+    assert judge(run(late, users=some), BOUNDS)["causes"][0]["name"] == "users that move in step"
+    assert judge(run(late, users=some, **PLACE), BOUNDS)["causes"][0]["name"] == "code that blocks the event loop"
     assert judge(run(late), BOUNDS)["causes"][0]["name"] == "code that blocks the event loop"
+
+
+def test_constant_think_times_are_the_cause_on_a_busy_machine_too():
+    """The machine is the second cause, of the late launches; negative control: think times that vary somewhat."""
+    health = {"machine_cpu": 0.97, "loop_lag_p99_ms": 70.0}
+    constant = run(health, users=replace(SOUND_USERS, user_cov=0.01), **OTHERS)
+    first, second = judge(constant, BOUNDS)["causes"]
+    assert (first["name"], second["name"]) == ("users that move in step", "a machine busy with other programs")
+    assert (second["check"], second["consequences"]) == (4, [])
+    varying = run(health, users=replace(SOUND_USERS, user_cov=0.25), **OTHERS)
+    assert judge(varying, BOUNDS)["causes"][0]["name"] == "a machine busy with other programs"
 
 
 def test_the_launches_that_a_pause_delayed_are_part_of_it():

@@ -36,6 +36,8 @@ REPEATED = 3
 """Fewest pauses that are no single ones."""
 NAMED = 3
 """Most places in code, and most programs, that a sentence names."""
+CONSTANT = 0.1
+"""CoV of one user's round trips below which the think times are constant, whatever else delays the users."""
 WAVE_TRIPS = 3
 """Round trips in a period from which on the rate varies, and not the users' steps."""
 
@@ -110,8 +112,12 @@ class Case:
     @property
     def on_time(self) -> bool:
         """True if the event loop woke its users on time and no figure of the system is a cause."""
-        lag = self.health("loop_lag_p99_ms") < 1e3 * self.b.loop_lag_amber_s
-        return lag and not self.busy and not self.crowded and not any(map(self.over, _TAKEN))
+        return self.health("loop_lag_p99_ms") < 1e3 * self.b.loop_lag_amber_s and not self.disturbed
+
+    @property
+    def disturbed(self) -> bool:
+        """True if a figure of the system is large enough to be a cause."""
+        return self.busy or self.crowded or any(map(self.over, _TAKEN))
 
 
 _TAKEN = ("throttled", "steal", "stopped", "blocked")
@@ -375,6 +381,12 @@ def _stalling_server(*, regular: bool) -> Cause:
     )  # fmt: skip
 
 
+def _step(applies: Callable[[Case], bool], explains: Sequence[int]) -> Cause:
+    """Return the cause of users in step; no other program makes their think times constant."""
+    remedy = f"{_VARY} Start users one by one at random times."
+    return Cause("users that move in step", THINK, (8,), explains, applies, _with_period(8, 1), _says(remedy))
+
+
 CAUSES: tuple[Cause, ...] = (
     Cause(
         "clock offsets between workers", None, (12,), (1, 3, 6, 7, 9), _always, _seen(12),
@@ -394,6 +406,7 @@ CAUSES: tuple[Cause, ...] = (
     ),
     _retried(RED),
     _stalling_server(regular=True),
+    _step(lambda c: _in_step(c) and c.e.users.user_cov < CONSTANT and c.disturbed, (1, 2, 3, 6, 7, 9)),
     Cause(
         "a CPU limit of the container", HEAVY, _ALL, _ALL_FOLLOW, lambda c: c.bunched and c.over("throttled"),
         lambda c: f"A limit of the container stopped the process {_share(c.health('throttled'))} of the time."
@@ -428,10 +441,7 @@ CAUSES: tuple[Cause, ...] = (
     ),
     _retried(AMBER),
     _stalling_server(regular=False),
-    Cause(
-        "users that move in step", THINK, (8,), (1, 2, 3, 4, 6, 7, 9), _in_step, _with_period(8, 1),
-        _says(f"{_VARY} Start users one by one at random times."),
-    ),
+    _step(_in_step, (1, 2, 3, 4, 6, 7, 9)),
     Cause(
         "a rate or a system that is not steady", None, (6, 1), (1, 2, 7, 9), _rate_varies, _with_period(6),
         _says("Give the planned rate so that it can be taken out, or judge a part in which it holds."),
