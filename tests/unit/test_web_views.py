@@ -333,6 +333,14 @@ def test_each_figure_over_its_bound_is_a_finding(worker: dict[str, Any], status:
     assert words in found[0]["text"]
 
 
+def test_findings_state_figures_and_leave_the_remedy_to_the_verdict() -> None:
+    """A process that is late on a machine that others fill must not be told to add workers."""
+    found = generator_findings({"workers": [{"id": "w1", "cpu": 0.06, "lag_p99_ms": 150, "machine_cpu": 0.97}]})
+    texts = [finding["text"] for finding in found]
+    assert [finding["status"] for finding in found] == ["red", "amber"]
+    assert not [text for text in texts if "add " in text.lower() or "move " in text.lower()]
+
+
 @pytest.mark.parametrize("unknown", [{}, {"cpu": None, "lag_p99_ms": math.nan}, {"rows": 14, "lost": 0}])
 def test_a_generator_without_a_measurement_is_never_green(unknown: dict[str, Any]) -> None:
     found = generator_findings({"workers": [{"id": "w1", **unknown}]})
