@@ -41,7 +41,7 @@ class HealthLog(Columns):
 
     - ``time_us`` end of the second on the axis of the launches; ``worker`` index of the worker, or MASTER
     - ``users`` users running in the process; ``memory_bytes`` its resident memory
-    - ``lag_max_us``, ``lag_p99_us`` delay of the event loop in waking a greenlet that slept 10 ms, within that second
+    - ``lag_max_us``, ``lag_p99_us`` lateness of the event loop at its heartbeats of that second
     - ``cpu`` share of one core that the process used; ``machine_cpu`` share of all cores in use
 
     The others are NaN where this kernel or system does not measure them, and in older files:
