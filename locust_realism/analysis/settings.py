@@ -52,6 +52,7 @@ class VerdictBounds:
     feedback_red: float = 0.08
     retry_amber: float = 0.03
     retry_red: float = 0.1
+    stall_amber: float = 0.05
     dispersion_amber: float = 0.25
     dispersion_red: float = 0.5
     group_cov: float = 0.05

@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 
 from locust_realism.analysis.settings import AnalysisSettings
+from locust_realism.analysis.verdict import rhythm
 from locust_realism.analysis.verdict.evidence import Facts, collect
 from locust_realism.analysis.verdict.rhythm import answer_stalls, launch_period_s, retry_share
 from locust_realism.recording.launches import LaunchLog
@@ -83,6 +84,12 @@ def test_repetitions_of_failed_requests_are_counted():
         for pause_s in (0.005, 0.02, 0.1):
             found = retry_share(retrying(seed, pause_s=pause_s))
             assert found == pytest.approx(0.1, abs=4 * math.sqrt(0.09 / 4000))
+
+
+def test_some_users_of_a_long_run_have_the_same_share(monkeypatch):
+    """A fifth of the users: the error is that of 800 launches."""
+    monkeypatch.setattr(rhythm, "MAX_ROWS", 800)
+    assert retry_share(retrying(3)) == pytest.approx(0.1, abs=4 * math.sqrt(0.09 / 800))
 
 
 def test_failures_after_which_users_think_as_usual_are_no_repetitions():

@@ -17,6 +17,7 @@ from locust_realism.analysis.settings import AnalysisSettings, VerdictBounds, Wo
 from locust_realism.analysis.summary import summarize
 from locust_realism.analysis.verdict.causes import CAUSES, root_causes
 from locust_realism.analysis.verdict.checks import CHECKS, Finding
+from locust_realism.analysis.verdict.dispersion import Stalls
 from locust_realism.analysis.verdict.evidence import Facts, collect, worker_rows
 from locust_realism.analysis.verdict.judge import judge
 from locust_realism.analysis.verdict.users import UserTimes
@@ -94,6 +95,11 @@ COLOURS = [
     (5, users(response_share=0.029), GREEN),
     (5, users(response_share=0.05), AMBER),
     (5, users(response_share=0.2), RED),
+    (5, replace(SOUND, server_stalls=Stalls(9, 0.3, 1.5)), AMBER),
+    (5, replace(SOUND, server_stalls=Stalls(9, 0.06, 1.5)), GREEN),
+    (5, replace(SOUND, retries=0.029), GREEN),
+    (5, replace(SOUND, retries=0.05), AMBER),
+    (5, replace(SOUND, retries=0.2, facts=OPEN), RED),
     (5, replace(users(response_share=0.2), facts=OPEN), NO_DATA),
     (5, replace(SOUND, users=UserTimes()), NO_DATA),
     (6, scales(idc=1.2), GREEN),

@@ -194,7 +194,7 @@ def generator(e: Evidence, b: VerdictBounds) -> Finding:
 
 
 def feedback(e: Evidence, b: VerdictBounds) -> Finding:
-    """Check R / (R + Z) of a closed workload, and the share of launches that repeat a failed request at once."""
+    """Check R / (R + Z) of a closed workload, repetitions of failed requests, and stalls of the server."""
     share, again = e.users.response_share, e.retries
     retried = grade(again, b.retry_amber, b.retry_red)
     if retried in (doc.AMBER, doc.RED) and not (e.closed and share / b.feedback_amber > again / b.retry_amber):
@@ -207,7 +207,11 @@ def feedback(e: Evidence, b: VerdictBounds) -> Finding:
     if not math.isfinite(share):
         return _no_data("The log does not record how long any user waited between two requests.")
     seen = f"Users spend {share:.1%} of their time waiting for answers (R / (R + Z))."
-    return Finding(grade(share, b.feedback_amber, b.feedback_red), share, b.feedback_amber, seen, readings.PACED)
+    status, stalls = grade(share, b.feedback_amber, b.feedback_red), e.server_stalls
+    if status == doc.GREEN and stalls and (stalled := stalls.mean_s / stalls.period_s) > b.stall_amber:
+        seen += f" The server gives no answer {stalled:.0%} of the time, in {stalls.number:,} stalls."
+        return Finding(doc.AMBER, stalled, b.stall_amber, seen, readings.STALLED)
+    return Finding(status, share, b.feedback_amber, seen, readings.PACED)
 
 
 def scales(e: Evidence, b: VerdictBounds) -> Finding:

@@ -6,7 +6,7 @@ import math
 
 import numpy as np
 
-from locust_realism.analysis.percentiles import Floats, Integers
+from locust_realism.analysis.percentiles import Floats
 from locust_realism.analysis.stats.intervals import coefficient_of_variation, user_ranks
 from locust_realism.analysis.verdict.dispersion import REGULAR, Stalls
 from locust_realism.recording.launches import LaunchLog
@@ -18,6 +18,8 @@ STUCK = 5
 AT_ONCE_S = 0.05
 AT_ONCE = 0.2
 """Longest pause between a failure and its repetition: in seconds, or in mean pauses after a success if longer."""
+MAX_ROWS = 1_000_000
+"""Launches of a long run that are looked at, those of some users."""
 FEW = 20
 """Fewest failures, and fewest successes, that are compared."""
 CELLS = 2**16
@@ -68,8 +70,10 @@ def retry_share(log: LaunchLog) -> float:
     """
     if int(log.failed.sum()) < FEW:
         return math.nan if not len(log) else 0.0
-    ranks: Integers = user_ranks(log)[0]
-    rows = np.flatnonzero(ranks >= 0)
+    ranks, users = user_ranks(log)
+    stride = min(math.ceil(len(log) / MAX_ROWS), max(users // 2, 1))
+    rows = np.flatnonzero((ranks >= 0) & (ranks % stride == 0))
+    total = max(len(rows), 1) if stride > 1 else len(log)
     rows = rows[np.argsort(ranks[rows], kind="stable")]
     before, after = rows[:-1], rows[1:]
     same = (ranks[before] == ranks[after]) & (log.label[before] == log.label[after]) & (log.response_us[before] >= 0)
@@ -84,7 +88,7 @@ def retry_share(log: LaunchLog) -> float:
     usual = float((good <= at_once).mean()) if known else 0.0
     excess = float((lost <= at_once).mean()) - usual
     error = math.sqrt(0.25 / len(lost) + (0.25 / len(good) if known else 0.0))
-    return excess / (1 - usual) * len(lost) / len(log) if excess > 3 * error else 0.0
+    return excess / (1 - usual) * len(lost) / total if excess > 3 * error else 0.0
 
 
 def launch_period_s(times_us: Floats) -> float:
