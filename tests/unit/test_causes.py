@@ -293,6 +293,15 @@ def test_the_launches_that_a_pause_delayed_are_part_of_it():
     assert judge(run(gaps=short), BOUNDS)["causes"][0]["name"] == USERS
 
 
+def test_a_pause_too_short_for_the_waves_is_not_their_cause():
+    """A rate that swings is not steady, whatever pause there was; a pause of 90 mean gaps makes waves itself."""
+    short = replace(PAUSE, n=1500, longest_s=0.2, longest_share=0.13)
+    swinging = run(gaps=short, dispersion=[SCALE | {"idc": 7.0}], period_s=5.0)
+    assert judge(swinging, BOUNDS)["causes"][0]["name"] == "a rate or a system that is not steady"
+    long = replace(short, longest_s=0.9)
+    assert judge(run(gaps=long, dispersion=[SCALE | {"idc": 7.0}]), BOUNDS)["causes"][0]["name"] == "a single pause"
+
+
 def test_every_cause_of_the_table_has_sentences():
     """Evidence and remedy of each cause are whole sentences on a run in which everything is wrong."""
     evidence = run({"cpu_max": 0.97, "blocked": 0.5}, stalls=STALLS, server_stalls=STALLS, **OTHERS, **PLACE)

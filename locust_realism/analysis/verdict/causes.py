@@ -182,8 +182,12 @@ def _single_pause(case: Case) -> bool:
     g = case.e.gaps
     if g.n < 2 or (case.e.stalls is not None and case.e.stalls.number >= REPEATED):
         return False
+    # A pause of m mean gaps adds m^2 / n to the squared CoV, and about as much to the index of dispersion.
+    paused = g.longest_s * g.rate
+    if case.waves and (case.f[6].value or 0.0) > 1.5 + 3 * paused**2 / g.n:
+        return False
     # Launches that were due in the pause leave together after it.
-    burst = min(g.longest_s * g.rate / g.n, 0.5)
+    burst = min(paused / g.n, 0.5)
     share = SHORT_GAP_SHARE if math.isnan(case.e.short_gap_s) else -math.expm1(-case.e.short_gap_s * g.rate)
     if case.short and g.short_share > case.b.bunch_amber + burst / share:
         return False
