@@ -107,7 +107,7 @@ def pages(rng: np.random.Generator, n: int) -> Run:
 
 def parallel_requests(rng: np.random.Generator, n: int) -> Run:
     """100 users with exponential think times whose tasks are ten parallel requests, as a browser loads a page."""
-    tasks = pool(rng, n // 4, 100, lambda r, k: r.exponential(10.0, k))
+    tasks = pool(rng, n // 2, 100, lambda r, k: r.exponential(10.0, k))
     pause = think_us(tasks)
     pause[pause < 0] = 10_000_000  # in the midst of a run each task has one
     launches = np.repeat(tasks.launch_us, 10) + np.tile(np.arange(10) * 150, len(tasks))

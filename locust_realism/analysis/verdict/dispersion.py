@@ -33,6 +33,8 @@ MOST_STALLS = 0.02
 """Share of the gaps from which long ones are no stalls but the usual pattern."""
 CHANCE_STALLS = 0.1
 """Share of the stalls that may be long gaps of independent launches."""
+RARE_STALLS = 1e-4
+"""Probability of the gaps of independent launches that counts as none."""
 REGULAR = 0.3
 """CoV of the distances between stalls below which they have a period."""
 
@@ -343,7 +345,11 @@ def repeated_stalls(relative: Floats, launches_us: Int64) -> Stalls | None:
     longest = np.argpartition(relative, n - most)[n - most :]
     longest = longest[np.argsort(-relative[longest])]
     k = np.arange(1, most + 1)
-    beyond_chance = np.flatnonzero(n * np.exp(-relative[longest]) < CHANCE_STALLS * k)
+    chance = n * np.exp(-relative[longest])
+    # One long pause beside usual gaps is a single one: all but the longest must be beyond chance together.
+    log_factorial = np.concatenate(([0.0], np.cumsum(np.log(k[:-1]))))
+    together = (k - 1) * np.log(np.maximum(chance, 1e-300)) - log_factorial < math.log(RARE_STALLS)
+    beyond_chance = np.flatnonzero((chance < CHANCE_STALLS * k) & together)
     number = int(k[beyond_chance[-1]]) if len(beyond_chance) else 0
     if not MIN_STALLS <= number < most:
         return None
