@@ -293,6 +293,15 @@ def test_the_launches_that_a_pause_delayed_are_part_of_it():
     assert judge(run(gaps=short), BOUNDS)["causes"][0]["name"] == USERS
 
 
+def test_a_large_swing_of_the_rate_makes_short_gaps_and_is_no_bunching():
+    """Counts in 10 ms of a swinging rate are nearly Poisson; negative control: those of users who act together."""
+    swing = {"gaps": replace(BUNCHED, short_share=1.25), "period_s": 8.0}
+    rows = [SCALE | {"window_s": 0.01, "idc": 1.2}, SCALE | {"idc": 9.0}]
+    assert judge(run(dispersion=rows, **swing), BOUNDS)["causes"][0]["name"] == "a rate or a system that is not steady"
+    rows = [SCALE | {"window_s": 0.01, "idc": 4.0}, SCALE | {"idc": 9.0}]
+    assert judge(run(dispersion=rows, **swing), BOUNDS)["causes"][0]["name"] == USERS
+
+
 def test_a_pause_too_short_for_the_waves_is_not_their_cause():
     """A rate that swings is not steady, whatever pause there was; a pause of 90 mean gaps makes waves itself."""
     short = replace(PAUSE, n=1500, longest_s=0.2, longest_share=0.13)

@@ -38,6 +38,8 @@ NAMED = 3
 """Most places in code, and most programs, that a sentence names."""
 CONSTANT = 0.1
 """CoV of one user's round trips below which the think times are constant, whatever else delays the users."""
+SMOOTH = 1.5
+"""Index of dispersion at the shortest scale, over the model's, below which a rate varies smoothly."""
 WAVE_TRIPS = 3
 """Round trips in a period from which on the rate varies, and not the users' steps."""
 
@@ -316,10 +318,15 @@ def _made_by_users(case: Case) -> str:
 
 
 def _rate_varies(case: Case) -> bool:
+    if not case.e.dispersion:
+        return False
     trip = case.e.users.round_trip
     slow = case.e.period_s > WAVE_TRIPS * (trip if trip > 0 else 0.0)
     regular = case.e.stalls is not None and case.e.stalls.regular
-    return slow and case.waves and not case.short and not regular
+    # Users who act together bunch at short scales, too.
+    shortest = case.e.dispersion[0]
+    smooth = not case.short or shortest["idc"] < SMOOTH * shortest["model"]
+    return slow and case.waves and smooth and not regular
 
 
 _VARY = "Draw think times from a distribution such as the exponential, or plan Poisson arrivals."
@@ -447,7 +454,7 @@ CAUSES: tuple[Cause, ...] = (
     _stalling_server(regular=False),
     _step(_in_step, (1, 2, 3, 4, 6, 7, 9)),
     Cause(
-        "a rate or a system that is not steady", None, (6, 1), (1, 2, 7, 9), _rate_varies, _with_period(6),
+        "a rate or a system that is not steady", None, (6, 1), (1, 2, 3, 7, 8, 9), _rate_varies, _with_period(6),
         _says("Give the planned rate so that it can be taken out, or judge a part in which it holds."),
     ),
     Cause(
