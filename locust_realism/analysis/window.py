@@ -22,6 +22,8 @@ Held = tuple[int | None, int | None]
 """Full spawn and stop request in epoch microseconds, each None before it happens."""
 SETTLING = 3
 """Mean waits after full spawn until the launches of a fixed pool no longer follow the spawner."""
+LEAST_SETTLING_S = 1.0
+"""Shortest time until then: users of the last spawn step begin within the second after full spawn."""
 SAMPLED_ROWS = 100_000
 
 
@@ -164,20 +166,19 @@ def held_rows(log: LaunchLog, held: Held | None) -> slice:
 
 
 def settling_s(log: LaunchLog, model: WorkloadModel, held: Held | None) -> float:
-    """Return the seconds after full spawn in which a fixed pool forgets its start: ``SETTLING`` mean waits, else 0.
+    """Return the seconds after full spawn that a fixed pool takes to lose the pattern of its start, 0 for others.
 
-    The mean wait is that of the model, else the recorded or estimated one of the launches since full spawn.
+    They are ``SETTLING`` mean waits, at least ``LEAST_SETTLING_S``. The mean wait is that of the model, else the
+    recorded or estimated one of the launches since full spawn.
     """
     if model.kind != "closed" or held is None or held[0] is None:
         return 0.0
-    if model.think_time_s is not None:
-        return SETTLING * model.think_time_s
-    part = log.take(held_rows(log, held))
-    known = part.think_us[part.think_us >= 0]
-    if len(known):
-        return SETTLING * float(known.mean()) / 1e6
-    mean = user_times(part, max_rows=SAMPLED_ROWS).think_mean
-    return SETTLING * mean if math.isfinite(mean) else 0.0
+    mean = model.think_time_s
+    if mean is None:
+        part = log.take(held_rows(log, held))
+        known = part.think_us[part.think_us >= 0]
+        mean = float(known.mean()) / 1e6 if len(known) else user_times(part, max_rows=SAMPLED_ROWS).think_mean
+    return max(SETTLING * mean, LEAST_SETTLING_S) if math.isfinite(mean) else 0.0
 
 
 def settled(held: Held | None, settling: float) -> Held | None:
@@ -230,5 +231,6 @@ def _judged_part(document: Window, judged: LaunchLog, held: Held, settling: floa
     until = "" if end is None else f" to the stop request at {(end - origin) / 1e6:,.1f} s"
     if not settling:
         return f"The verdict covers the time from full spawn at {start:,.1f} s{until}."
-    after = f"{SETTLING} mean waits after full spawn at {start:,.1f} s"
+    length = f"{SETTLING} mean waits" if settling > LEAST_SETTLING_S else write_duration(settling)
+    after = f"{length} after full spawn at {start:,.1f} s"
     return f"The verdict covers the time from {start + settling:,.1f} s{until}. It begins {after}."

@@ -83,6 +83,17 @@ def test_judging_begins_three_mean_waits_after_full_spawn() -> None:
     assert settling_s(log, WorkloadModel(kind="open"), facts.held_us) == 0
 
 
+def test_judging_begins_when_users_of_the_last_spawn_step_have_begun() -> None:
+    """They begin within a second of full spawn, which is longer than three short waits."""
+    log, facts = ramp(2, 50)
+    short = replace(facts, model=replace(facts.model, think_time_s=0.1))
+    assert settling_s(log, short.model, facts.held_us) == 1.0
+    assert (
+        "It begins 1 s after full spawn at 1.0 s."
+        in summarize(log, settings=SETTINGS, facts=short)["window"]["sentence"]
+    )
+
+
 @pytest.mark.parametrize(("span", "longer"), [(8.0, 4.0), (3.0, 10.0)])
 def test_a_run_that_is_too_short_says_how_much_longer(span: float, longer: float) -> None:
     """100 launches a second: 900 gaps take 9 s after the 4 s of start and settling."""
