@@ -140,7 +140,7 @@ class Heartbeat:
     """Heartbeat of the calling thread's event loop and its watchdog; to be closed.
 
     >>> heartbeat = Heartbeat()
-    >>> gevent.sleep(0.1)
+    >>> gevent.sleep(0.3)
     >>> len(heartbeat.take().lags) > 5
     True
     >>> heartbeat.close()
