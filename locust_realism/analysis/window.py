@@ -178,7 +178,7 @@ def settling_s(log: LaunchLog, model: WorkloadModel, held: Held | None) -> float
         part = log.take(held_rows(log, held))
         known = part.think_us[part.think_us >= 0]
         mean = float(known.mean()) / 1e6 if len(known) else user_times(part, max_rows=SAMPLED_ROWS).think_mean
-    return max(SETTLING * mean, LEAST_SETTLING_S) if math.isfinite(mean) else 0.0
+    return max(SETTLING * mean, LEAST_SETTLING_S) if math.isfinite(mean) else LEAST_SETTLING_S
 
 
 def settled(held: Held | None, settling: float) -> Held | None:

@@ -302,6 +302,24 @@ def test_a_large_swing_of_the_rate_makes_short_gaps_and_is_no_bunching():
     assert judge(run(dispersion=rows, **swing), BOUNDS)["causes"][0]["name"] == USERS
 
 
+def test_a_pause_names_only_code_that_can_have_made_it():
+    """A pause of 4 s is not the work of code that takes 0.1 s of the run; negative control: of code that fills it."""
+    seconds = PAUSE.n / PAUSE.rate
+    pauses = [(41.0, 2.9)]
+    small, large = ([("locustfile.py:3 in parse", share)] for share in (0.1 / seconds, 3.0 / seconds))
+    found = [
+        judge(run(gaps=PAUSE, pauses=pauses, blockers=b), BOUNDS)["causes"][0]["explanation"] for b in (small, large)
+    ]
+    assert ["locustfile.py:3" in text for text in found] == [False, True]
+
+
+def test_constant_think_times_pause_together():
+    """Users with constant think times leave pauses between their waves: not the pauses are the cause."""
+    constant = replace(SOUND_USERS, user_cov=0.05)
+    assert judge(run(stalls=STALLS, users=constant), BOUNDS)["causes"][0]["name"] == "users that move in step"
+    assert judge(run(stalls=STALLS), BOUNDS)["causes"][0]["name"] == "repeated pauses of the test"
+
+
 def test_a_pause_too_short_for_the_waves_is_not_their_cause():
     """A rate that swings is not steady, whatever pause there was; a pause of 90 mean gaps makes waves itself."""
     short = replace(PAUSE, n=1500, longest_s=0.2, longest_share=0.13)

@@ -13,9 +13,11 @@ from locust_realism.analysis.summary import describe_workload, summarize
 from locust_realism.analysis.verdict.checks import CHECKS
 from locust_realism.analysis.verdict.dispersion import STAY_SHARES
 from locust_realism.analysis.verdict.evidence import Facts, collect, launch_cpu_s
+from locust_realism.analysis.verdict.users import begun_within
 from locust_realism.analysis.window import settled, settling_s
 from locust_realism.recording.launches import MISSING, LaunchLog
 from locust_realism.workload.distributions import lognormal
+from locust_realism.workload.rates.shapes import PiecewiseLinearRate
 
 SETTINGS = AnalysisSettings(charts=False)
 CHECK = {number: check for number, _, check in CHECKS}
@@ -92,6 +94,32 @@ def test_judging_begins_when_users_of_the_last_spawn_step_have_begun() -> None:
         "It begins 1 s after full spawn at 1.0 s."
         in summarize(log, settings=SETTINGS, facts=short)["window"]["sentence"]
     )
+
+
+def test_a_worker_that_is_gone_before_the_judged_part_leaves_the_others_in_it() -> None:
+    """Task numbers are those of a worker: worker 1 ends before, and the tasks of worker 0 count all the same."""
+    launches = np.arange(2000) * 10_000
+    worker = np.where((np.arange(2000) < 1000) & (np.arange(2000) % 2 == 1), 1, 0)
+    log = LaunchLog.build(launches, 1000, slot=0, worker=worker, task=np.arange(2000))
+    assert len(begun_within(log, slice(1000, 2000))) == 1000
+    carried = LaunchLog.build([0, 1, 2, 3], 1, slot=0, worker=[0, 0, 0, 1], task=[0, 0, 5, 0])
+    assert begun_within(carried, slice(1, 4)).launch_us.tolist() == [2, 3]
+
+
+def test_the_halves_follow_the_plan_beside_requests_outside_tasks() -> None:
+    """A planned ramp is steady, with a request of on_start in it too; negative control: without the plan it is not."""
+    profile = PiecewiseLinearRate([(0, 50), (90, 150)])
+    rng = np.random.default_rng(5)
+    launches = np.asarray(profile.inverse(np.cumsum(rng.exponential(1.0, 9000)))) * 1e6
+    task = np.arange(len(launches))
+    task[100] = MISSING
+    log = LaunchLog.build(launches.astype(np.int64), 2000, slot=0, task=task, planned_us=launches.astype(np.int64))
+    facts = Facts(model=WorkloadModel(kind="open"), planned_profile=profile, run_start_us=0)
+    known, unknown = (
+        CHECK[11](collect(log, SETTINGS, one), VerdictBounds()).status
+        for one in (facts, replace(facts, planned_profile=None))
+    )
+    assert (known, unknown) == (GREEN, RED)
 
 
 @pytest.mark.parametrize(("span", "longer"), [(8.0, 4.0), (3.0, 10.0)])

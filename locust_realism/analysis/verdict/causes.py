@@ -208,7 +208,8 @@ def _during_pause(case: Case) -> str:
     if not any(start <= end and start + length >= g.longest_at_s for start, length in facts.pauses):
         return text + (" The event loop was on time." if case.on_time else "")
     text += " The event loop of the generator stood still at that time."
-    if facts.blockers:
+    blocked_s = sum(share for _, share in facts.blockers) * g.n / g.rate
+    if blocked_s >= g.longest_s / 2:
         return text + f" Code that blocked it: {_list(facts.blockers, _share)} of the run."
     return text + (f" Other programs ran: {_list(facts.others, _cores)} cores." if facts.others else "")
 
@@ -291,6 +292,12 @@ def _stalls(case: Case) -> str:
     assert case.e.stalls is not None
     on_time = " The event loop was on time." if case.on_time else ""
     return f"All launches stopped {_rhythm(case.e.stalls)}.{on_time}"
+
+
+def _repeated_pauses(case: Case) -> bool:
+    # Users with constant think times pause together, too: those are the cause then.
+    regular = case.e.users.user_cov < case.b.user_cov_amber
+    return case.e.stalls is not None and case.e.stalls.number >= REPEATED and not regular
 
 
 def _server_stalls(case: Case) -> str:
@@ -459,7 +466,7 @@ CAUSES: tuple[Cause, ...] = (
     ),
     Cause(
         "repeated pauses of the test", None, (2, 1, 3, 6, 4), (1, 2, 3, 4, 6, 7, 8, 9, 11),
-        lambda c: c.bunched and c.e.stalls is not None and c.e.stalls.number >= REPEATED, _stalls,
+        lambda c: c.bunched and _repeated_pauses(c), _stalls,
         _says("Look at what stops at this rhythm: the generator, the network, the server, or all users at once."),
     ),
     _blocking(lambda c: c.bunched and c.over("blocked") and not c.busy, (4, 3)),

@@ -199,7 +199,12 @@ def collect(
         population=float(known.mean()) if len(known) else math.nan,
         groups=groups,
         dispersion=_dispersion(times, users, model, stay),
-        steady=steady_state(log, settings, times if starts is log else None, rate_dispersion=halves[0]),
+        steady=steady_state(
+            log,
+            settings,
+            times if starts is log else detrend.flat_times(log.launch_us, profile, start_us, grain),
+            rate_dispersion=halves[0],
+        ),
         lateness_p50_s=late_p50,
         lateness_p99_s=late_p99,
         starts=start_n,

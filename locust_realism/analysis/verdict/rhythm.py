@@ -25,6 +25,8 @@ FEW = 20
 CELLS = 2**16
 """Most windows of the periodogram."""
 LEAST_PERIODS = 2
+MOST_LINES = 200
+"""Strongest lines that are compared with their surroundings: batches have thousands, at 0.2 ms each."""
 LINE = 12.0
 """Least excess of a spectral line over its surroundings, in units of their mean; exp(-12) is a chance of 6e-6."""
 
@@ -112,6 +114,8 @@ def launch_period_s(times_us: Floats) -> float:
     power = power[1 : cells // 4]
     # A median of 2.4 octaves hides a line, not a slope; that of an exponential law is ln 2 times its mean.
     lines = np.flatnonzero(power[LEAST_PERIODS - 1 :] > LINE + math.log(cells)) + LEAST_PERIODS - 1
+    if len(lines) > MOST_LINES:
+        lines = np.sort(lines[np.argpartition(power[lines], -MOST_LINES)[-MOST_LINES:]])
     found = [k for k in lines.tolist() if power[k] > LINE * _surroundings(power, k)]
     if not found:
         return math.nan

@@ -169,8 +169,8 @@ def begun_within(log: LaunchLog, rows: slice) -> LaunchLog:
     part = log.take(rows)
     if not rows.start or not marks_tasks(part):
         return part
-    key, before = _marked_keys(part), _marked_keys(log.take(slice(0, rows.start)))
-    return part.take((key < 0) | ~np.isin(key, np.unique(before)))
+    key = _marked_keys(log)  # of the whole log: a worker may be in one part only
+    return part.take((key[rows] < 0) | ~np.isin(key[rows], np.unique(key[: rows.start])))
 
 
 def user_tasks(log: LaunchLog, ranks: Integers) -> Tasks:
