@@ -1,7 +1,7 @@
 """Processes that use the CPU of a busy machine beside this Locust, by name.
 
-A name is the program's, with the script's file where the program is an interpreter. Command lines may hold passwords
-and are not kept.
+A name is the program's, with the script's file where an interpreter has it as its first argument. Command lines may
+hold passwords and are not kept.
 """
 
 from __future__ import annotations
@@ -12,6 +12,7 @@ import re
 import time
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
+from itertools import dropwhile
 from pathlib import PurePath
 from typing import NamedTuple
 
@@ -36,7 +37,11 @@ Key = tuple[int, float]
 """Process id and time of creation."""
 
 _INTERPRETER = re.compile(r"(python|pypy|perl|ruby|node|php|java|bash|dash|sh|zsh)[\d.]*$")
-_VALUE_FLAGS = ("-c", "-e", "-m", "-X", "-W")
+_PYTHON = re.compile(r"(python|pypy)[\d.]*$")
+_PYTHON_FLAGS = frozenset(["-u", "-B", "-O", "-OO", "-E", "-s", "-S", "-I"])
+"""Flags of Python without a value: what follows another one may be its value."""
+_SCRIPT = re.compile(r"(?!-)[^\s=]*(/[^\s=/]+|[^\s=/]\.(py|sh|js|rb|pl|php|mjs))")
+_MODULE = re.compile(r"[^\W\d]\w*(\.[^\W\d]\w*)*")
 
 
 class _Seen(NamedTuple):
@@ -46,25 +51,22 @@ class _Seen(NamedTuple):
 
 
 def display_name(name: str, command: Sequence[str]) -> str:
-    """Return a program's name, with the script's file of an interpreter.
+    """Return a program's name, with the script's file or module of an interpreter where it is surely no other argument.
 
-    >>> display_name("python3.11", ["/usr/bin/python3", "-X", "dev", "/srv/shop/report.py", "--password=x"])
+    >>> display_name("python3.11", ["/usr/bin/python3", "-u", "/srv/shop/report.py", "--password=x"])
     'python3.11 report.py'
-    >>> display_name("python3", ["python3", "-m", "http.server"]), display_name("node", ["node", "-e", "secret()"])
-    ('python3 http.server', 'node')
+    >>> display_name("python3", ["python3", "-m", "http.server"]), display_name("bash", ["bash", "-lc", "run.sh -px"])
+    ('python3 http.server', 'bash')
     """
+    shown = ""
     if _INTERPRETER.fullmatch(name):
-        arguments = iter(command[1:])
-        for argument in arguments:
-            if argument == "-m":
-                return printable(f"{name} {next(arguments, '')}".strip())
-            if argument in ("-c", "-e"):
-                break
-            if argument in _VALUE_FLAGS:
-                next(arguments, None)
-            elif not argument.startswith("-"):
-                return printable(f"{name} {PurePath(argument).name}")
-    return printable(name)
+        python = _PYTHON.fullmatch(name) is not None
+        rest = list(dropwhile(lambda argument: python and argument in _PYTHON_FLAGS, command[1:]))
+        if python and rest[:1] == ["-m"]:
+            shown = next(filter(_MODULE.fullmatch, rest[1:2]), "")
+        else:
+            shown = PurePath(next(filter(_SCRIPT.fullmatch, rest[:1]), "")).name
+    return printable(f"{name} {shown}".strip())
 
 
 class BusyProcesses:
