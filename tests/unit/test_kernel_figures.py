@@ -44,7 +44,7 @@ PRESSURE = "some avg10=0.00 avg60=0.00 avg300=0.00 total={}\nfull avg10=0.00 avg
     ids=["version 2, limit above", "container", "version 1"],
 )
 def test_shares_of_the_time_between_two_readings(tmp_path, cgroup, limited, text):
-    """A quarter of the time waited, half throttled, all under pressure, in whichever cgroup the limit is."""
+    """Three quarters of the time waited, half throttled, all under pressure, in whichever cgroup the limit is."""
     proc, cgroups = system(tmp_path, cgroup, throttled=limited, pressure=PRESSURE.format(0))
     (cgroups / limited).write_text(text.format(us=0))
     figures = KernelFigures(proc, cgroups)
@@ -52,15 +52,34 @@ def test_shares_of_the_time_between_two_readings(tmp_path, cgroup, limited, text
     time.sleep(0.2)
     us = (time.perf_counter() - began) * 1e6
     stat = next(proc.glob("self/task/*/schedstat"))
-    stat.write_text(f"5000000000 {1_000_000_000 + round(us * 250)} 7\n")
+    stat.write_text(f"5000000000 {1_000_000_000 + round(us * 750)} 7\n")
     (cgroups / limited).write_text(text.format(us=round(us / 2)))
     (proc / "pressure" / "cpu").write_text(PRESSURE.format(round(3 * us)))
     found = figures.take()
-    assert found["run_wait"] == pytest.approx(0.25, rel=0.2)
+    assert found["run_wait"] == pytest.approx(0.75, rel=0.2)
     assert found["throttled"] == pytest.approx(0.5, rel=0.2)
     assert found["pressure"] == 1.0
     time.sleep(0.05)
     assert figures.take()["run_wait"] == 0.0
+    figures.close()
+
+
+@pytest.mark.parametrize(("waits", "share"), [(True, 0.25), (False, 0.75)], ids=["wait known", "wait unknown"])
+def test_throttled_time_of_several_cpus_is_bounded_by_the_threads_own_wait(tmp_path, waits, share):
+    """Three CPUs throttled for a quarter of the time count three quarters, of which the main thread had one."""
+    proc, cgroups = system(tmp_path, "0::/\n", throttled="cpu.stat")
+    stat = next(proc.glob("self/task/*/schedstat"))
+    (cgroups / "cpu.stat").write_text("throttled_usec 0\n")
+    if not waits:
+        stat.unlink()
+    figures = KernelFigures(proc, cgroups)
+    began = time.perf_counter()
+    time.sleep(0.2)
+    us = (time.perf_counter() - began) * 1e6
+    if waits:
+        stat.write_text(f"5000000000 {1_000_000_000 + round(us * 250)} 7\n")
+    (cgroups / "cpu.stat").write_text(f"throttled_usec {round(0.75 * us)}\n")
+    assert figures.take()["throttled"] == pytest.approx(share, rel=0.2)
     figures.close()
 
 

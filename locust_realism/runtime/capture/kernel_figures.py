@@ -111,6 +111,9 @@ def cgroup_files(name: str, membership: str, root: Path = CGROUPS) -> Iterator[P
 class KernelFigures:
     """Shares of the time since the last :meth:`take`, of the machine and of the thread that made them; to be closed.
 
+    A cgroup's throttled time is a sum over CPUs, of which the thread uses one. Its wait for a CPU includes the time in
+    which it was throttled, and is the upper bound of that share where it is known.
+
     Figures that the system lacks are logged once, at debug level.
 
     >>> figures = KernelFigures()
@@ -141,6 +144,8 @@ class KernelFigures:
         throttled = [change.pop(name) for name in list(change) if name.startswith("throttled")]
         totals = {"machine_cpu": machine, "steal": machine}
         change["throttled"] = max(throttled, default=math.nan)
+        if change["throttled"] > change["run_wait"]:  # not where either is NaN
+            change["throttled"] = change["run_wait"]
         return {name: _share(value, totals.get(name, seconds)) for name, value in change.items()}
 
     def close(self) -> None:
