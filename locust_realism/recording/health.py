@@ -25,14 +25,14 @@ OPTIONAL = (*SHARES, "wake_p50_us", "wake_p90_us")
 """Columns that older files lack."""
 
 
-def mean_known(column: Floats) -> float:
-    """Return the mean of the values that are not NaN; NaN where there is none.
+def mean_known(column: Floats, weights: Floats) -> float:
+    """Return the weighted mean of the values that are not NaN; NaN where there is none.
 
-    >>> mean_known(np.array([0.25, np.nan, 0.75])), mean_known(np.array([np.nan]))
-    (0.5, nan)
+    >>> mean_known(np.array([0.25, np.nan, 0.75]), np.array([3, 9, 1])), mean_known(np.array([np.nan]), np.ones(1))
+    (0.375, nan)
     """
-    known = column[~np.isnan(column)]
-    return float(known.mean()) if len(known) else math.nan
+    known = ~np.isnan(column)
+    return float(np.average(column[known], weights=weights[known])) if known.any() else math.nan
 
 
 @dataclass(frozen=True, eq=False)
@@ -109,13 +109,26 @@ class HealthLog(Columns):
         low, high = (-math.inf if first_us is None else first_us), (math.inf if last_us is None else last_us)
         return self.take((self.time_us >= low) & (self.time_us <= high))
 
+    def lengths_s(self) -> Floats:
+        """Return the seconds that each row of one process covers: since the row before, at least the one that is due.
+
+        A process that stands still writes no row meanwhile; the next row covers all of that time.
+
+        >>> HealthLog.of([(at_us, 0, 3, 9, 900, 800, 0.25, 0.5) for at_us in (9, 1_000_009, 7_000_009)]).lengths_s()
+        array([1., 1., 6.])
+        """
+        order = np.argsort(self.time_us, kind="stable")
+        lengths = np.ones(len(self))
+        lengths[order[1:]] = np.maximum(1.0, np.diff(self.time_us[order]) / 1e6)
+        return lengths
+
     def worst(self) -> dict[str, float]:
         """Return the worst worker's figures for the verdict; empty if nothing was recorded.
 
         ``cpu_max`` is the 95th percentile of a worker's seconds, ``loop_lag_p99_ms`` the 95th percentile of the
         seconds' p99, both below the highest: a single busy second delays nobody for long. The shares, ``machine_cpu``
-        and ``wake_p90_ms`` are means over a worker's seconds, the highest of all workers; ``generator_cpu`` is the sum
-        of the workers' mean cores. A figure without a measurement is left out.
+        and ``wake_p90_ms`` are means over a worker's time, the highest of all workers; ``generator_cpu`` is the sum of
+        the workers' mean cores. A figure without a measurement is left out.
 
         >>> HealthLog.of([(1, 0, 3, 9, 900, 800, 0.25, 0.5, 0.1), (2, 0, 3, 9, 900, 800, 0.75, 0.5, 0.3)]).worst()
         {'cpu_max': 0.25, 'loop_lag_p99_ms': 0.8, 'machine_cpu': 0.5, 'run_wait': 0.2, 'generator_cpu': 0.5}
@@ -127,13 +140,15 @@ class HealthLog(Columns):
             "cpu_max": max(_nearly_all(mine.cpu) for mine in workers),
             "loop_lag_p99_ms": max(_nearly_all(mine.lag_p99_us) for mine in workers) / 1000,
         }
+        lengths = [mine.lengths_s() for mine in workers]
         for name in ("machine_cpu", *SHARES, "wake_p90_us"):
-            means = [mean for mine in workers if not math.isnan(mean := mean_known(getattr(mine, name)))]
-            if means:
-                found[name] = max(means)
+            means = [mean_known(getattr(mine, name), each) for mine, each in zip(workers, lengths, strict=True)]
+            if known := [mean for mean in means if not math.isnan(mean)]:
+                found[name] = max(known)
         if "wake_p90_us" in found:
             found["wake_p90_ms"] = found.pop("wake_p90_us") / 1000
-        return {**found, "generator_cpu": float(sum(mine.cpu.mean() for mine in workers))}
+        cores = (np.average(mine.cpu, weights=each) for mine, each in zip(workers, lengths, strict=True))
+        return {**found, "generator_cpu": float(sum(cores))}
 
 
 def _nearly_all(seconds: Floats | Int64) -> float:

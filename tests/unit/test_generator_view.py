@@ -68,6 +68,14 @@ def test_figures_that_a_system_measures_are_in_its_row_and_others_are_left_out()
     assert HEALTH_SHARES == SHARES
 
 
+def test_row_counts_with_the_time_that_it_covers() -> None:
+    """A process that stood still for 5 of 10 s writes a single row for them."""
+    rows = [(k * 1_000_000, 0, 5, 1 << 20, 9, 9, 0.2, 0.4, *[np.nan] * 5, 0.0) for k in range(1, 6)]
+    rows.append((10_000_000, 0, 5, 1 << 20, 9, 9, 0.0, 0.0, *[np.nan] * 5, 1.0))
+    (row,) = health_document(HealthLog.of(rows), LaunchLog.empty(), NAMES)["workers"]
+    assert (row["stopped"], row["cpu"]) == (pytest.approx(0.5), pytest.approx(0.1))
+
+
 def test_each_worker_has_the_offset_of_its_clock() -> None:
     """A worker on the master's machine, or without an estimate yet, has no offset."""
     clocks = {0: ClockLine(offset_us=-2500.0, sd_us=40.0, probes=32), 1: ClockLine(sd_us=0.0, probes=32, shared=True)}

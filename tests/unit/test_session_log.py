@@ -104,6 +104,21 @@ def test_health_comes_back_and_the_worst_is_a_worker() -> None:
     assert len(log.between(10, 19)) == 30
 
 
+def test_row_counts_with_the_time_that_it_covers() -> None:
+    """Five rows of a second and one of 5 s, in which the process stood still: half of the time, not a sixth."""
+    ends_s = [second for minute in range(0, 60, 10) for second in (*(minute + k for k in range(1, 6)), minute + 10)]
+    rows = [
+        (s * 1_000_000, 0, 5, 9, 9, 9, 0.2 * (s % 10 > 0), 0.4 * (s % 10 > 0), *[np.nan] * 5, float(s % 10 == 0))
+        for s in ends_s
+    ]
+    for each in (rows, rows[::-1]):
+        worst = HealthLog.of(each).worst()
+        assert worst["stopped"] == pytest.approx(0.5)
+        assert (worst["generator_cpu"], worst["machine_cpu"]) == (pytest.approx(0.1), pytest.approx(0.2))
+    even = HealthLog.of([(k * 1_000_000, *row[1:]) for k, row in enumerate(rows)])
+    assert even.worst()["stopped"] == pytest.approx(1 / 6), "rows of equal length"
+
+
 def test_single_bad_second_is_no_slow_generator() -> None:
     def worst(bad: int, seconds: int = 60) -> float:
         rows = [(k, 0, 5, 1000, 900_000, 300_000 if k < bad else 2000, 0.1, 0.1) for k in range(seconds)]

@@ -122,13 +122,14 @@ def _row(index: int, names: Names, health: HealthLog, log: LaunchLog) -> Generat
         recent = health.take(health.time_us > int(health.time_us.max()) - RECENT_US)
         last = int(np.argmax(recent.time_us))
         row["users"] = int(recent.users[last]) if worker else None
-        row["cpu"], row["machine_cpu"] = float(recent.cpu.mean()), float(recent.machine_cpu.mean())
+        lengths = recent.lengths_s()
+        row["cpu"], row["machine_cpu"] = mean_known(recent.cpu, lengths), mean_known(recent.machine_cpu, lengths)
         row["memory_bytes"] = int(recent.memory_bytes[last])
         row["lag_p99_ms"] = float(np.quantile(recent.lag_p99_us, 0.99, method="inverted_cdf")) / 1e3
         for figure in HEALTH_SHARES:
-            if math.isfinite(mean := mean_known(getattr(recent, figure))):
+            if math.isfinite(mean := mean_known(getattr(recent, figure), lengths)):
                 row[figure] = mean
-        if math.isfinite(wake_us := mean_known(recent.wake_p90_us)):
+        if math.isfinite(wake_us := mean_known(recent.wake_p90_us, lengths)):
             row["wake_p90_ms"] = wake_us / 1e3
     return row
 
