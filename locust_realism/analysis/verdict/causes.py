@@ -440,7 +440,7 @@ CAUSES: tuple[Cause, ...] = (
         "a process stopped from outside", HEAVY, _ALL, _ALL_FOLLOW, lambda c: c.bunched and c.over("stopped"),
         lambda c: f"The whole process stood still {_share(c.health('stopped'))} of the time, though it had a CPU."
         + _longest_stall(c),
-        _says("Find what stops the process: a signal (SIGSTOP), a debugger, or a suspended virtual machine."),
+        _says("Find what stops the process: a signal (SIGSTOP), a debugger, or a frozen container."),
     ),
     _blocking(_own_code, _ALL),
     Cause(

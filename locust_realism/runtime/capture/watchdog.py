@@ -9,7 +9,8 @@ A late beat has one of these causes, in this order:
 1. The main thread waited for a CPU (``schedstat``): other processes, or a limit.
 2. Code ran on the loop: the main thread used CPU time, or the watchdog found it in a call that blocks.
 3. Another thread of the process held the interpreter's lock: the process used CPU time.
-4. The process stood still: stopped by a signal, frozen, throttled, or the machine was suspended.
+4. The process stood still: stopped by a signal, frozen, or throttled. A suspended machine's clock stands still too, so
+   that no beat is late.
 
 Python hands its lock over only every ``sys.getswitchinterval()``, 5 ms by default. A block of 5 ms would end before the
 watchdog had looked, so the interval becomes 1 ms; code that keeps the lock longer is found at its line when it returns.
@@ -205,7 +206,7 @@ class Heartbeat:
         while self._due <= now and len(beats.lags) < missed + _MAX_BEATS:
             beats.lags.append(now - self._due)
             self._next()
-        if self._due <= now:  # the machine was suspended
+        if self._due <= now:  # late by more than _MAX_BEATS
             self._first, self._number = now, 0
             self._next()
         change = self._read()
