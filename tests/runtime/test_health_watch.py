@@ -29,6 +29,7 @@ from locust_realism.runtime.capture.files import FilePlan
 from locust_realism.runtime.capture.health_watch import HealthWatch
 from locust_realism.runtime.capture.kernel_figures import cgroup_files
 from locust_realism.runtime.capture.run import attach
+from locust_realism.runtime.capture.watchdog import Beats
 from locust_realism.runtime.coordination.clock import Clock
 from tests.runtime.cluster import cluster, eventually
 
@@ -233,10 +234,14 @@ def test_causes_of_a_worker_reach_the_master(monkeypatch: pytest.MonkeyPatch) ->
 
     with cluster(monkeypatch, [Blocker], prepare, workers=1) as made:
         side = recordings[made.master].side
+        watch = side._watch
         made.start()
         eventually(lambda: share_of(spin, side.diagnosis()) > 0.1, because="the worker's place arrives")
         made.stop()
         assert side.health().worst()["blocked"] > 0.1
+        watch._beats.append(Beats())
+        side.collect()
+        assert watch._beats == [], "they do not pile up"
         for recording in recordings.values():
             recording.detach()
 

@@ -181,8 +181,9 @@ class SideLogs:
     def collect(self) -> None:
         """Move what this process has collected into its own logs; call it about once a second."""
         self._keep(self._take_sessions(), self._watch.take())
+        causes = self._watch.take_causes()  # on a master too, where nobody else takes them
         if self.has_users:
-            self._tally("local", self._watch.take_causes())
+            self._tally("local", causes)
             self._open["local"] = (0, self.clock.now_us(), self._open_since())
 
     # At the master ----------------------------------------------------------------------------------------------
