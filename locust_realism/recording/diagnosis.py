@@ -44,6 +44,14 @@ class Diagnosis:
         """
         return tuple(((at_us - run_start_us) / 1e6, length) for at_us, length in self.pauses)
 
+    def within(self, first_us: int, last_us: int) -> Diagnosis:
+        """Return what is known of a period, both ends included: its pauses; the shares are of the whole time.
+
+        >>> Diagnosis((("f", 0.1),), (), ((1_000_000, 0.3), (5_000_000, 0.5))).within(1_200_000, 4_000_000)
+        Diagnosis(blockers=(), others=(), pauses=((1000000, 0.3),))
+        """
+        return Diagnosis(pauses=tuple((at, s) for at, s in self.pauses if at <= last_us and at + s * 1e6 >= first_us))
+
     def document(self) -> dict[str, object]:
         """Return the entry ``diagnosis`` of ``run.json``; :func:`read_diagnosis` reads it."""
         return {"blockers": self.blockers, "others": self.others, "pauses": self.pauses}

@@ -20,12 +20,15 @@ from locust_realism.analysis.settings import AnalysisSettings
 from locust_realism.analysis.summary import summarize
 from locust_realism.analysis.thresholds import evaluate_thresholds, parse_thresholds
 from locust_realism.analysis.verdict.evidence import Facts
+from locust_realism.recording.diagnosis import Diagnosis
 from locust_realism.recording.formats import read_launches
+from locust_realism.recording.health import HealthLog
 from locust_realism.recording.launches import LaunchLog
 from locust_realism.report.console import render_summary
 from locust_realism.report.terminal import Screen
 from locust_realism.runtime.capture.files import FilePlan
 from locust_realism.runtime.capture.run import Recording, attach
+from locust_realism.runtime.figures import provider
 from locust_realism.runtime.figures.provider import RunProvider
 
 MAX_ROWS = 1000
@@ -169,6 +172,33 @@ def test_a_part_of_the_run_that_is_no_longer_in_memory(tmp_path: Path) -> None:
         inside = [row for row in run.rows if 2999 <= row[0] - origin <= 3001.5]
         assert part["window"]["n"] == len(inside) > MAX_ROWS
         assert part["response_times"][-1]["n"] == len(inside)
+
+
+def test_chosen_seconds_have_their_own_health_and_causes(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Lateness of other seconds is no cause in the chosen ones; the whole run has all of it."""
+    found: dict[str, Facts] = {}
+
+    def keep(*args: Any, facts: Facts, **others: Any) -> Any:
+        found["facts"] = facts
+        return summarize(*args, facts=facts, **others)
+
+    monkeypatch.setattr(provider, "summarize", keep)
+    with running(None) as run:
+        run.fire(500, seed=4)
+        start_us = run.provider.started_us
+        rows = [(start_us + s * 1_000_000, 0, 3, 9, 900, 800, 0.9 if s > 20 else 0.1, 0.5) for s in range(1, 41)]
+        causes = Diagnosis((("a.py:1 in f", 0.2),), (("ffmpeg", 1.0),), ((start_us + 30_000_000, 0.5),))
+        monkeypatch.setattr(run.recording.side, "health", lambda: HealthLog.of(rows))
+        monkeypatch.setattr(run.recording.side, "diagnosis", lambda: causes)
+        for window, cores, pauses in (("5..15", 0.1, 0), ("25..35", 0.9, 1)):
+            run.provider.figures.fresh(window)
+            facts = found["facts"]
+            assert facts.health["generator_cpu"] == pytest.approx(cores)
+            assert (facts.blockers, facts.others, len(facts.pauses)) == ((), (), pauses)
+        run.provider.final_summary()
+        facts = found["facts"]
+        assert facts.health["generator_cpu"] == pytest.approx(0.5)
+        assert (facts.blockers, facts.others, facts.pauses) == (causes.blockers, causes.others, ((30.0, 0.5),))
 
 
 def test_without_a_recording_the_window_states_the_loss() -> None:

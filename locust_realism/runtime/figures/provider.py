@@ -97,7 +97,11 @@ class RunProvider:
         log = recording.launches(since_reset=window == "reset")
         origin = self.started_us or (int(log.launch_us.min()) if len(log) else 0)
         span, held = window_span(log, window, origin), recording.held_us
-        diagnosis = recording.side.diagnosis()
+        health, diagnosis = recording.side.health(), recording.side.diagnosis()
+        if span is not None and ".." in window:
+            health, diagnosis = health.between(*span), diagnosis.within(*span)
+        else:
+            health = health.between(*held)
         summary = summarize(
             log,
             settings=self._settings_of(window),
@@ -105,7 +109,7 @@ class RunProvider:
             run_start_us=origin,
             facts=replace(
                 self._facts_now,
-                health=recording.side.health().between(*held).worst(),
+                health=health.worst(),
                 blockers=diagnosis.blockers,
                 others=diagnosis.others,
                 pauses=diagnosis.since(origin),
