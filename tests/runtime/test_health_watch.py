@@ -109,6 +109,24 @@ def test_single_pause_is_listed_with_its_time() -> None:
     assert at_us / 1e6 == pytest.approx(began, abs=1.0)
 
 
+def test_block_at_the_end_of_a_row_is_in_that_row() -> None:
+    """A block of 0.5 s that the end of a second falls into makes that second late, and not the next one."""
+
+    def block_once() -> None:
+        gevent.sleep(0.75)
+        call_that_blocks(0.5)
+
+    runner: Any = SimpleNamespace(user_greenlets=[])
+    watch = HealthWatch(runner, Clock())
+    blocking = gevent.spawn(block_once)
+    gevent.sleep(2.5)
+    blocking.join()
+    watch.close()
+    first, second = watch.take().lag_max_us / 1e6
+    assert first == pytest.approx(0.48, abs=0.05)
+    assert second < 0.1
+
+
 @pytest.fixture
 def burners(tmp_path: Path) -> Iterator[None]:
     """Four processes for each core that use it whole."""
