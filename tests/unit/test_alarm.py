@@ -371,3 +371,36 @@ def test_a_forked_child_has_an_alarm_of_its_own(kind: str) -> None:
     )  # fmt: skip
     assert done.returncode == 0, done.stderr
     assert done.stdout.split() == ["done", "0"] * 2, done.stderr
+
+
+FORKED_HEARTBEAT = """
+import gevent, os, sys
+from locust_realism.runtime.users import alarm
+if sys.argv[1] == "timer of gevent":
+    alarm._libc = None
+from locust_realism.runtime.capture.watchdog import Heartbeat
+closed = alarm.Alarm(print)
+closed.close()
+heartbeat = Heartbeat()
+gevent.sleep(0.1)
+child = gevent.fork()
+heartbeat.take()
+gevent.sleep(1)
+beats = len(heartbeat.take().lags)
+if not child:
+    print(beats, closed._file, flush=True)
+    os._exit(0)
+os.waitpid(child, 0)
+print(beats)
+"""
+
+
+def test_a_forked_child_takes_no_beats_of_its_parent(kind: str) -> None:
+    """A heartbeat goes on in the parent, 40 beats a second, and ends in the child; a closed alarm stays closed."""
+    done = subprocess.run(
+        [sys.executable, "-c", FORKED_HEARTBEAT, kind], capture_output=True, text=True, timeout=60, check=False
+    )  # fmt: skip
+    assert done.returncode == 0, done.stderr
+    in_child, in_parent = done.stdout.splitlines()
+    assert in_child == "0 None"
+    assert int(in_parent) >= 35

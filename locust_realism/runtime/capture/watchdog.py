@@ -140,6 +140,8 @@ class Beats:
 class Heartbeat:
     """Heartbeat of the calling thread's event loop and its watchdog; to be closed.
 
+    A forked child has no watchdog: its copy beats no more.
+
     >>> heartbeat = Heartbeat()
     >>> gevent.sleep(0.3)
     >>> len(heartbeat.take().lags) > 5

@@ -20,6 +20,7 @@ from collections import deque
 from collections.abc import Callable
 from itertools import count
 from typing import Any
+from weakref import WeakSet
 
 import gevent
 from gevent.event import Event
@@ -61,6 +62,7 @@ class Alarm:
         self._open()
 
     def _open(self) -> None:
+        _open_alarms.add(self)
         flags = os.O_NONBLOCK | os.O_CLOEXEC
         if _libc is not None and (file := _libc.timerfd_create(_CLOCK_MONOTONIC, flags)) >= 0:
             self._file = file
@@ -97,6 +99,7 @@ class Alarm:
 
     def close(self) -> None:
         """Cancel the alarm and close its descriptor."""
+        _open_alarms.discard(self)
         for watcher in (self._watcher, self._timer):
             if watcher is not None:
                 watcher.stop()
@@ -119,6 +122,9 @@ class Alarm:
             return  # set to another time since
         self._watcher.ref = False
         self._ring()
+
+
+_open_alarms: WeakSet[Alarm] = WeakSet()
 
 
 def _find_libc() -> ctypes.CDLL | None:
@@ -193,9 +199,8 @@ class Timers:
         self._ended_before = 0
 
     def after_fork(self) -> None:
-        """Take an alarm of the child's own; the waits go on as those of gevent do."""
+        """Set the child's own alarm; the waits go on as those of gevent do."""
         self.lateness.clear()
-        self.alarm.reopen()
         self._set_alarm()
 
 
@@ -277,6 +282,8 @@ def grain() -> float:
 
 
 def _after_fork() -> None:
+    for alarm in list(_open_alarms):
+        alarm.reopen()
     for each in _made:
         each.after_fork()
 
