@@ -253,9 +253,10 @@ def protect_on_stop(user: User) -> None:
 def delaying_start(user: User) -> Iterator[None]:
     """Let Locust take a user that has not begun for a waiting one, which it may kill; pacing begins at the end."""
     user._state = LOCUST_STATE_WAITING
+    began = time.perf_counter()
     yield
     if hasattr(user, "_cp_last_run"):
-        user._cp_last_run = time.perf_counter()
+        user._cp_last_run += time.perf_counter() - began  # of time.time() in some versions
     else:
         warn_absent("User._cp_last_run")
 
