@@ -404,3 +404,19 @@ def test_a_forked_child_takes_no_beats_of_its_parent(kind: str) -> None:
     in_child, in_parent = done.stdout.splitlines()
     assert in_child == "0 None"
     assert int(in_parent) >= 35
+
+
+def test_a_wait_that_the_alarm_has_missed_ends_all_the_same() -> None:
+    """An alarm that is lost delays a user by two looks of the guard at most; negative control: without the guard."""
+    found = alarm.timers()
+    for guarded in (True, False):
+        waiting = gevent.spawn(alarm.sleep, 0.05)
+        gevent.sleep(0.01)
+        found.alarm.set(None)
+        if not guarded:
+            found._guard.stop()
+        waiting.join(timeout=1.0)
+        assert waiting.dead == guarded
+    found._guard.start(found._wake_missed)
+    waiting.join(timeout=1.0)
+    assert waiting.dead

@@ -33,6 +33,8 @@ _NEVER_S = 1e9
 _LATENESSES = 512
 """Wakes since the last :func:`take_lateness` that are kept, the latest ones."""
 _GRAIN_OF_GEVENT_S = 1e-3
+_GUARD_S = 0.25
+"""Seconds between two looks of a gevent timer for waits that the alarm has missed; none may last without end."""
 
 
 class _Setting(ctypes.Structure):
@@ -149,6 +151,8 @@ class Timers:
         self._numbers = count()
         self._ended_before = 0
         self._next = math.inf  # time to which the alarm is set; -inf while it rings
+        self._guard = gevent.get_hub().loop.timer(_GUARD_S, _GUARD_S, ref=False)
+        self._guard.start(self._wake_missed)
 
     def __len__(self) -> int:
         """Return the size of the heap."""
@@ -186,6 +190,10 @@ class Timers:
                 waiter.switch(None)
         finally:
             self._set_alarm()
+
+    def _wake_missed(self) -> None:
+        if self._next > -math.inf and self._heap and self._heap[0][0] < time.perf_counter() - _GUARD_S:
+            self._ring()
 
     def _set_alarm(self) -> None:
         if 2 * self._ended_before > len(self._heap):
