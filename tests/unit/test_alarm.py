@@ -420,3 +420,10 @@ def test_a_wait_that_the_alarm_has_missed_ends_all_the_same() -> None:
     found._guard.start(found._wake_missed)
     waiting.join(timeout=1.0)
     assert waiting.dead
+
+
+def test_a_time_that_is_no_number_is_past() -> None:
+    """In the heap it would stand before every due time, and no wait would end."""
+    before = len(alarm.timers())
+    assert not alarm.wait(Event(), math.nan)
+    assert len(alarm.timers()) == before

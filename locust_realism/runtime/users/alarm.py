@@ -258,7 +258,7 @@ def wait(event: Event, until: float = math.inf) -> bool:
         return event.wait()
     if event.is_set():
         return True
-    if until <= time.perf_counter():
+    if not until > time.perf_counter():  # NaN too: it would hide the due times below it in the heap
         gevent.sleep(0)
         return event.is_set()
     waiter: Waiter[Any] = Waiter()
