@@ -396,14 +396,14 @@ print(beats)
 
 
 def test_a_forked_child_takes_no_beats_of_its_parent(kind: str) -> None:
-    """A heartbeat goes on in the parent, 40 beats a second, and ends in the child; a closed alarm stays closed."""
+    """A heartbeat goes on in the parent, 20 beats a second, and ends in the child; a closed alarm stays closed."""
     done = subprocess.run(
         [sys.executable, "-c", FORKED_HEARTBEAT, kind], capture_output=True, text=True, timeout=60, check=False
     )  # fmt: skip
     assert done.returncode == 0, done.stderr
     in_child, in_parent = done.stdout.splitlines()
     assert in_child == "0 None"
-    assert int(in_parent) >= 35
+    assert int(in_parent) >= 17
 
 
 def test_a_wait_that_the_alarm_has_missed_ends_all_the_same() -> None:

@@ -1,6 +1,6 @@
 """Heartbeat of the event loop, and a native thread that looks where the loop stands while a heartbeat is late.
 
-A heartbeat is due at one instant of each 25 ms, by a kernel timer. Its lateness is the delay that a user has in waking.
+A heartbeat is due at one instant of each 50 ms, by a kernel timer. Its lateness is the delay that a user has in waking.
 Each beat moves the watchdog's deadline, so that the thread sleeps as long as the loop is on time and costs nothing. A
 late loop does not move it: the thread wakes and samples the stack of the main thread.
 
@@ -41,8 +41,10 @@ from locust_realism.runtime.users.deadline import Deadline
 
 logger = logging.getLogger(__name__)
 
-BEAT_S = 0.025
-"""Mean time between two heartbeats: each wakes an idle machine, for 0.1 ms of CPU time."""
+BEAT_S = 0.05
+"""Mean time between two heartbeats: each wakes an idle machine, for 0.2 ms of CPU time."""
+LOOK_S = 0.025
+"""Time between two looks at a loop that stays late."""
 LATE_S = 0.001
 """Lateness, beyond the timer's own, from which a heartbeat counts as late and the watchdog looks."""
 STILL_S = 0.02
@@ -51,7 +53,7 @@ SWITCH_S = 0.001
 """Longest time for which a thread keeps the interpreter's lock while another waits for it."""
 _GOLDEN = (5**0.5 - 1) / 2
 """Shift from beat to beat within its time: whatever has a period meets the beats at all its phases."""
-_MAX_BEATS = 2000
+_MAX_BEATS = 1000
 """Beats that one lateness counts as, 50 s."""
 
 Sample = tuple[CodeType, int, FrameType | None]
@@ -263,7 +265,7 @@ class Heartbeat:
                 now = time.perf_counter()
                 if now - self._due >= self._late_s and not self._closed:
                     self._look(now)
-                    self._deadline.set(now + BEAT_S)  # unless the loop beats before
+                    self._deadline.set(now + LOOK_S)  # unless the loop beats before
         except Exception:
             logger.exception("locust_realism: the watchdog has stopped: blocking code is no longer named")
         finally:
