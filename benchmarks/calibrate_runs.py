@@ -1,11 +1,12 @@
 """Calibration of the verdict on real Locust runs, each compared with the arrival times that the server logged.
 
-    python benchmarks/calibrate_runs.py [--runs-dir DIR] [--only PATTERN] [--list] [--table] [--python INTERPRETER]
+    python benchmarks/calibrate_runs.py [--runs-dir DIR] [--only PATTERN] [--list | --table | --again] [--python FILE]
 
 The machine must be idle otherwise: the 126 sound runs take 40 minutes, the 120 distorted ones 35. Each run adds a
 line of JSON to ``DIR/runs.jsonl``; a later call leaves out those that are there, so an interrupted one goes on where it
-ended. The tables of docs/verdict.md are printed at the end, or of the present lines with ``--table``. ``--python`` runs
-Locust in another environment, such as one with an older version of this package; server and truth are always of this.
+ended. It prints the tables of docs/verdict.md at the end; ``--table`` prints those of the present lines. ``--again``
+judges the recordings of the finished runs once more, by the present code. ``--python`` runs Locust in another environment,
+such as one with an older version of this package; server and truth are always of this.
 
 **Truth.** The target of ``locust_realism.targets`` runs in a process of its own and logs the kernel's arrival time of
 every request. Of these count the first ones of a task, from full spawn plus three mean waits of a pool, or from full
@@ -37,8 +38,9 @@ import numpy as np
 import psutil
 
 import locust_realism
-from locust_realism.analysis.settings import DEFAULT_BOUNDS
+from locust_realism.analysis.settings import DEFAULT_BOUNDS, AnalysisSettings
 from locust_realism.analysis.verdict.dispersion import poisson_band
+from locust_realism.cli.analyze import analyze
 from locust_realism.common import supervisor
 from locust_realism.targets.arrival_log import read_arrivals
 from locust_realism.workload.distributions.text import distribution_from_text
@@ -344,6 +346,13 @@ def perform(run: Run, folder: Path, python: str = sys.executable) -> dict[str, A
     return line | result(run, document, marks, folder / "arrivals.log")
 
 
+def judge_again(run: Run, folder: Path, line: dict[str, Any]) -> dict[str, Any]:
+    """Return the line of a run that is done with the verdict of the present code on its recording."""
+    _, document = analyze([max((folder / "recording").iterdir())], AnalysisSettings())
+    marks = json.loads((folder / "marks.json").read_text())
+    return line | result(run, dict(document), marks, folder / "arrivals.log")
+
+
 def last_words(output: Path) -> str:
     """Return the last line that a process wrote."""
     return (output.read_text().strip().splitlines() or ["no output"])[-1]
@@ -613,6 +622,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--only", default="", help="regular expression: runs whose name has it")
     parser.add_argument("--list", action="store_true", help="print the runs and end")
     parser.add_argument("--table", action="store_true", help="print the tables of the runs that are done and end")
+    parser.add_argument("--again", action="store_true", help="judge the recordings of the finished runs again")
     parser.add_argument("--python", default=sys.executable, help="interpreter of Locust (%(default)s)")
     options = parser.parse_args(arguments)
     runs = [run for run in all_runs() if re.search(options.only, run.name)]
@@ -623,7 +633,16 @@ def main(arguments: Sequence[str] | None = None) -> int:
             print(f"{run.name:32} {run.seconds:3} s  {run.users} users, -r {run.rate:g}, {run.wait} {run.population}")
         print(f"{len(runs)} runs, {sum(run.seconds + 2 for run in runs) / 60:.0f} minutes")
         return 0
-    missing = [] if options.table else [run for run in runs if "error" in done.get(run.name, {"error": 1})]
+    missing = [run for run in runs if "error" in done.get(run.name, {"error": 1})]
+    if options.again:
+        with results.open("a") as file:
+            for run in runs:
+                if run not in missing:
+                    line = judge_again(run, options.runs_dir / run.name, done[run.name])
+                    file.write(json.dumps(line) + "\n")
+                    print(describe(line), flush=True)
+    if options.again or options.table:
+        missing = []
     options.runs_dir.mkdir(parents=True, exist_ok=True)
     if missing and (busy := psutil.cpu_percent(interval=1.0)) > IDLE_PERCENT:
         print(f"The machine is {busy:.0f} % busy: these runs measure its other programs too.", file=sys.stderr)

@@ -10,6 +10,8 @@ from hypothesis import strategies as st
 from scipy.stats import chi2, kstest
 
 from locust_realism.analysis.stats.intervals import coefficient_of_variation
+from locust_realism.analysis.verdict import dispersion
+from locust_realism.analysis.verdict.checks import DISTANCE_ERRORS
 from locust_realism.analysis.verdict.dispersion import (
     STAY_SHARES,
     Stay,
@@ -29,6 +31,7 @@ from locust_realism.analysis.verdict.dispersion import (
     window_counts,
     window_ladder,
 )
+from locust_realism.analysis.verdict.evidence import _beyond_short
 from locust_realism.analysis.verdict.users import task_starts, user_times
 from locust_realism.recording.launches import LaunchLog
 from locust_realism.workload.distributions import exponential, lognormal
@@ -244,6 +247,32 @@ def test_one_pause_and_usual_gaps_are_no_repeated_stalls():
     assert [repeated_stalls(*stalled(0, 0.0, seed)) for seed in range(300)] == [None] * 300
     bunches = np.where(np.arange(10_000) % 10 == 0, 10.0, 0.01)
     assert repeated_stalls(bunches / bunches.mean(), np.cumsum(np.insert(bunches, 0, 0) * 1e4).astype(int)) is None
+
+
+def test_three_in_a_thousand_sound_runs_exceed_the_distance_of_chance():
+    """As many as exceed three standard errors: 0.27 % of 10,000, within 4 standard errors; 1.3 would be 1 %."""
+    rng = np.random.default_rng(29)
+    scaled = []
+    for _ in range(10_000):
+        found = _beyond_short(rng.exponential(1.0, 1000), 0.1)
+        scaled.append(found["distance"] * math.sqrt(found["tail_n"]))
+    share = float(np.mean(np.array(scaled) > DISTANCE_ERRORS))
+    assert share == pytest.approx(0.0027, abs=4 * math.sqrt(0.0027 / 10_000))
+    assert np.mean(np.array(scaled) > 1.3) > 0.007, "the negative control"
+
+
+def test_troughs_of_a_rate_are_no_stalls(monkeypatch):
+    """Of 100 sines of 100/s with a swing of 97 % at most one in ten has stalls; without the look nine have."""
+    t = np.linspace(0, 20, 20_001)
+    due = t - 0.97 * 4 / (2 * np.pi) * np.sin(2 * np.pi * t / 4)
+    for slow, low, high in ((dispersion.SLOW, 0, 10), (math.inf, 90, 100)):
+        monkeypatch.setattr(dispersion, "SLOW", slow)
+        found = 0
+        for seed in range(100):
+            times = np.interp(np.sort(np.random.default_rng(seed).uniform(due[0], due[-1], 2000)), due, t)
+            relative, _ = local_gaps(np.diff(times), 200)
+            found += repeated_stalls(relative, (times * 1e6).astype(np.int64)) is not None
+        assert low <= found <= high
 
 
 def test_the_local_cov_has_no_bias():

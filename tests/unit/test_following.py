@@ -12,8 +12,9 @@ import pytest
 
 from locust_realism.analysis.summary import summarize
 from locust_realism.analysis.verdict.detrend import following_launches
+from locust_realism.analysis.verdict.dispersion import STAY_SHARES, Stay
 from locust_realism.recording.launches import LaunchLog
-from locust_realism.workload.distributions import constant, exponential, lognormal
+from locust_realism.workload.distributions import Distribution, constant, exponential, lognormal, uniform
 from locust_realism.workload.rates.profile import RateProfile
 from locust_realism.workload.rates.shapes import ConstantRate, PiecewiseLinearRate, SineRate, StepRate
 from locust_realism.workload.users.concurrency import expected_users
@@ -23,38 +24,41 @@ DAY = SineRate(min_rate=1, max_rate=9, period=1000, peak_at=600)
 RUSH = PiecewiseLinearRate([(0, 1), (300, 1), (400, 12), (900, 2)])
 
 
-def course(profile: RateProfile, session_s: float, end_s: float = 1000.0) -> np.ndarray:
+def stay_of(stays: Distribution) -> Stay:
+    """Return the law of stays as the plan of a run has it."""
+    return Stay.of(stays.mean, tuple(np.asarray(stays.ppf(STAY_SHARES)).tolist()))
+
+
+def course(profile: RateProfile, stays: Distribution, end_s: float = 1000.0) -> np.ndarray:
     """Return the expected users in each of 200 pieces of the run, over their mean."""
-    found = following_launches(profile, session_s, end_s)
+    found = following_launches(profile, stay_of(stays), end_s)
     assert found is not None
     edges = np.linspace(0, end_s, 201)
     users = np.diff(found.cumulative(edges))
     return np.asarray(users / users.mean())
 
 
+STAYS = [exponential(3), exponential(60), constant(20), lognormal(20, cov=1.5), uniform(0, 80)]
+
+
 @pytest.mark.parametrize("profile", [DAY, RUSH, StepRate([(0, 2), (500, 6)])], ids=lambda profile: profile.kind)
-@pytest.mark.parametrize("session_s", [3.0, 60.0])
-def test_exponential_stays_give_the_number_of_users_that_theory_expects(profile: RateProfile, session_s: float) -> None:
+@pytest.mark.parametrize("stays", STAYS, ids=lambda stays: f"{stays.kind}-{stays.mean:g}")
+def test_users_come_and_go_as_theory_expects(profile: RateProfile, stays: Distribution) -> None:
     """Compare with E[Lambda(t) - Lambda(t - S)] over 4,096 quantiles of S, an independent computation."""
-    theory = (
-        np.asarray(expected_users(profile, exponential(session_s), np.arange(0.5, 1000))).reshape(200, 5).mean(axis=1)
-    )
-    assert course(profile, session_s) == pytest.approx(theory / theory.mean(), rel=0.01, abs=0.01)
+    theory = np.asarray(expected_users(profile, stays, np.arange(0.5, 1000))).reshape(200, 5).mean(axis=1)
+    assert course(profile, stays) == pytest.approx(theory / theory.mean(), rel=0.01, abs=0.01)
 
 
-@pytest.mark.parametrize("stays", [constant(20), lognormal(20, cov=1.5)], ids=lambda stays: stays.kind)
-def test_other_stays_of_that_mean_are_near_it_on_a_long_day(stays: Any) -> None:
-    """A day of 50 mean stays: the error is at most 6 % of the mean, which moves a CoV of 1 by its square at most."""
-    theory = np.asarray(expected_users(DAY, stays, np.arange(2.5, 1000, 5)))
-    off = course(DAY, 20.0) - theory / theory.mean()
-    assert np.abs(off).max() < 0.06
-    assert np.mean(off**2) < 0.003
+def test_a_law_of_stays_matters() -> None:
+    """Negative control: exponential stays of the same mean are a hundredth of the mean off and more."""
+    theory = np.asarray(expected_users(RUSH, constant(60), np.arange(0.5, 1000))).reshape(200, 5).mean(axis=1)
+    assert np.abs(course(RUSH, exponential(60)) - theory / theory.mean()).max() > 0.1
 
 
 @pytest.mark.parametrize("profile", [ConstantRate(3), ConstantRate(0), StepRate([(0, 5.0), (100, 5.02)])])
 def test_nearly_constant_arrivals_have_no_course(profile: RateProfile) -> None:
-    assert following_launches(profile, 30, 600) is None
-    assert following_launches(DAY, 0, 600) is None
+    assert following_launches(profile, Stay.of(30), 600) is None
+    assert following_launches(DAY, Stay.of(0), 600) is None
 
 
 @pytest.fixture(scope="module")

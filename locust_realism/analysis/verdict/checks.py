@@ -22,6 +22,8 @@ LONGEST_SHARE_POISSON = 0.0318
 """Share of the squared gaps in the longest thousandth of exponential gaps: (L^2 + 2 L + 2) / 2000, L = ln 1000."""
 LONGEST_SHARE_SPREAD = 0.36
 """Standard error of that share times sqrt(n), simulated for exponential gaps."""
+DISTANCE_ERRORS = 1.43
+"""Distance from the exponential times sqrt(n) that 0.27 % of exponential samples with an estimated mean exceed."""
 MIN_INDEPENDENT = 15
 """Fewest independent windows of a scale that is judged."""
 
@@ -309,12 +311,11 @@ def dependence(e: Evidence, b: VerdictBounds) -> Finding:
     lag1, chance = g.correlations[0], 1 / math.sqrt(g.n)
     ticks = g.rate * e.tick_us / 1e6 if e.tick_us > 1 else 0.0
     by_lag = grade(abs(lag1), b.correlation_amber, b.correlation_red, b.standard_errors * chance)
-    # With an estimated mean, one in about 200 samples of exponential gaps exceeds 1.3 / sqrt(n).
-    by_distance = grade(g.distance, b.distance_amber, b.distance_red, 1.3 / math.sqrt(g.tail_n or g.n))
+    by_distance = grade(g.distance, b.distance_amber, b.distance_red, DISTANCE_ERRORS / math.sqrt(g.tail_n or g.n))
     by_clock: doc.Status = doc.AMBER if ticks > b.clock_tick_amber else doc.GREEN
     status: doc.Status = max((by_lag, by_distance, by_clock), key=doc.SEVERITY.__getitem__)
     if status == doc.NO_DATA:
-        return _too_few(g.n, max(b.standard_errors / b.correlation_red, 1.3 / b.distance_red) ** 2)
+        return _too_few(g.n, max(b.standard_errors / b.correlation_red, DISTANCE_ERRORS / b.distance_red) ** 2)
     seen = (
         f"Neighbouring gaps have a correlation of {lag1:+.3f}; the distribution of the gaps is at a distance of "
         f"{g.distance:.3f} from the exponential."

@@ -7,14 +7,13 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from itertools import accumulate
 
 import numpy as np
 from numpy.typing import ArrayLike
 
 from locust_realism.analysis.percentiles import Floats, Int64
 from locust_realism.analysis.settings import AnalysisSettings
-from locust_realism.analysis.verdict.dispersion import Profile, dither, rescale_by_profile
+from locust_realism.analysis.verdict.dispersion import Profile, Stay, dither, rescale_by_profile
 
 LOCAL_GAPS = 200
 """Gaps in a window in which the rate counts as constant without a plan."""
@@ -80,39 +79,34 @@ class FollowingLaunches:
         return np.asarray(np.interp(np.asarray(t, dtype=np.float64), self.t, self.total))
 
 
-def following_launches(arrivals: Profile, session_s: float, end_s: float) -> FollowingLaunches | None:
-    """Return the expected launches over time of users with planned arrivals and a mean stay of ``session_s`` seconds.
+def following_launches(arrivals: Profile, stay: Stay, end_s: float) -> FollowingLaunches | None:
+    """Return the expected launches over time of users with planned arrivals who stay as the law ``stay`` has it.
 
-    With arrivals lambda(t) and exponential stays of mean S, the expected number of users solves dN/dt = lambda(t) -
-    N / S in a system that has followed its plan for long. Other stays of that mean fit as far as lambda changes little
-    within one stay. None if N varies by less than ``VARIES`` of its mean.
-    Source: S. G. Eick, W. A. Massey, W. Whitt, The physics of the Mt/G/infinity queue, Operations Research 41, 1993.
+    The expected number of users is N(t) = integral over u of lambda(t - u) (1 - F(u)). Before the run's start the rate
+    was that of the plan, as far as ``MEMORY`` mean stays back, and constant before. None if N varies by less than
+    ``VARIES`` of its mean. Source: S. G. Eick, W. A. Massey, W. Whitt, The physics of the Mt/G/infinity queue,
+    Operations Research 41, 1993, theorem 1.
 
     >>> from locust_realism.workload.rates.shapes import ConstantRate, SineRate
-    >>> following_launches(ConstantRate(2), 30, 600) is None
+    >>> following_launches(ConstantRate(2), Stay.of(30), 600) is None
     True
-    >>> course = following_launches(SineRate(min_rate=1, max_rate=9, period=100), 0.1, 100)
+    >>> course = following_launches(SineRate(min_rate=1, max_rate=9, period=100), Stay.of(0.1), 100)
     >>> [round(float(course.cumulative(t)) / 0.1 / 500, 2) for t in (50, 100)]
     [0.75, 1.0]
     """
-    if session_s <= 0 or end_s <= 0:
+    if stay.mean <= 0 or end_s <= 0:
         return None
-    before = MEMORY * session_s
+    before = MEMORY * stay.mean
     t = np.linspace(-before, end_s, CELLS + 1)
     step = float(t[1] - t[0])
     rate = np.diff(np.asarray(arrivals.cumulative(t), dtype=np.float64)) / step
-    users = _users(rate, step, session_s)
+    # A cell of constant rate adds its rate times the integral of 1 - F over the ages of its users.
+    left = np.interp(t + before, stay.t, stay.residual, right=0.0)
+    transform = np.fft.rfft(rate, 2 * CELLS) * np.fft.rfft(-np.diff(left), 2 * CELLS)
+    arrived = np.fft.irfft(transform, 2 * CELLS)[:CELLS]
+    users = np.concatenate(([0.0], arrived)) + float(rate[0]) * left
     total = np.concatenate(([0.0], np.cumsum((users[1:] + users[:-1]) * step / 2)))
     present = users[t >= 0]
     if not np.isfinite(total).all() or np.ptp(present) <= VARIES * float(present.mean()):
         return None
     return FollowingLaunches(t, total - float(np.interp(0.0, t, total)))
-
-
-def _users(rate: Floats, step: float, session_s: float) -> Floats:
-    """Return N at the edges of cells of constant rate: N(t + h) = N(t) e^(-h/S) + lambda S (1 - e^(-h/S))."""
-    kept = math.exp(-step / session_s)
-    fresh = ((1 - kept) * session_s * rate).tolist()
-    # Before all cells the rate counts as that of the first one.
-    start = float(rate[0]) * session_s
-    return np.array(list(accumulate(fresh, lambda users, arrived: kept * users + arrived, initial=start)))

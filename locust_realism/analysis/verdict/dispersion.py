@@ -35,6 +35,10 @@ CHANCE_STALLS = 0.1
 """Share of the stalls that may be long gaps of independent launches."""
 RARE_STALLS = 1e-4
 """Probability of the gaps of independent launches that counts as none."""
+BESIDE = np.array([-2, -1, 1, 2])
+"""Neighbours of a long gap."""
+SLOW, SLOW_ERRORS = 0.4, 2.5
+"""Excess of the gaps beside long ones from which the rate is low there: in usual gaps, and in standard errors."""
 REGULAR = 0.3
 """CoV of the distances between stalls below which they have a period."""
 
@@ -328,7 +332,8 @@ def repeated_stalls(relative: Floats, launches_us: Int64) -> Stalls | None:
     """Return the pauses that are too long for independent launches, None for fewer than ``MIN_STALLS`` of them.
 
     ``relative`` are the gaps over their expected mean, in the order of the launches. Of n exponential gaps n exp(-x)
-    exceed x mean gaps: the longest k gaps are stalls while at most a tenth of them is expected by chance.
+    exceed x mean gaps: the longest k gaps are stalls while at most a tenth of them is expected by chance. Long gaps
+    between long ones are a low rate, not stalls.
 
     >>> gaps = np.random.default_rng(1).exponential(1.0, 10_000)
     >>> repeated_stalls(gaps, np.cumsum(np.insert(gaps, 0, 0.0) * 1e4).astype(np.int64)) is None
@@ -357,6 +362,9 @@ def repeated_stalls(relative: Floats, launches_us: Int64) -> Stalls | None:
     longest = longest[:number][relative[longest[:number]] >= float(np.median(relative[longest[:number]])) / 2]
     number = len(longest)
     rows = np.sort(longest)
+    beside = relative[np.setdiff1d((rows[:, None] + BESIDE).clip(0, n - 1), rows)]
+    if float(beside.mean()) > 1 + max(SLOW, SLOW_ERRORS / math.sqrt(len(beside))):
+        return None
     starts, lengths = launches_us[rows] / 1e6, np.diff(launches_us)[rows] / 1e6
     # A gap lasts as long as the stall and a usual gap together.
     usual = float(np.median(lengths / relative[rows]))

@@ -255,7 +255,7 @@ def _launch_profile(facts: Facts, log: LaunchLog, start_us: int) -> scale.Profil
     if facts.planned_profile is not None or facts.arrival_profile is None or not model.poisson_arrivals:
         return facts.planned_profile
     end = float(log.launch_us[-1] - start_us) / 1e6 if len(log) else 0.0
-    return detrend.following_launches(facts.arrival_profile, model.session_s or 0.0, end)
+    return detrend.following_launches(facts.arrival_profile, _stay(model), end)
 
 
 def _groups(
