@@ -5,8 +5,8 @@
 The machine must be idle otherwise: the 126 sound runs take 40 minutes, the 120 distorted ones 35. Each run adds a
 line of JSON to ``DIR/runs.jsonl``; a later call leaves out those that are there, so an interrupted one goes on where it
 ended. It prints the tables of docs/verdict.md at the end; ``--table`` prints those of the present lines. ``--again``
-judges the recordings of the finished runs once more, by the present code. ``--python`` runs Locust in another environment,
-such as one with an older version of this package; server and truth are always of this.
+judges the recordings of the finished runs once more, by the present code. ``--python`` runs Locust in another
+environment, such as one with an older version of this package; server and truth are always of this.
 
 **Truth.** The target of ``locust_realism.targets`` runs in a process of its own and logs the kernel's arrival time of
 every request. Of these count the first ones of a task, from full spawn plus three mean waits of a pool, or from full

@@ -204,6 +204,15 @@ class DispersionRow(TypedDict):
     model_high: float
 
 
+class StallsRow(TypedDict):
+    """Repeated pauses: their number, mean length and mean distance in seconds; ``regular`` where they have a period."""
+
+    number: int
+    mean_s: float
+    period_s: float
+    regular: bool
+
+
 class Pattern(TypedDict):
     """Single figures of the launch pattern; shares are fractions of 1."""
 
@@ -215,6 +224,11 @@ class Pattern(TypedDict):
     autocorrelation: list[float]
     distance: float | None
     short_gaps: float | None
+    short_gap_s: float | None
+    stalls: StallsRow | None
+    server_stalls: StallsRow | None
+    retry_share: float | None
+    period_s: float | None
     longest_gap_s: float | None
     longest_gap_at_s: float | None
     longest_share: float | None

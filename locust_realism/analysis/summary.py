@@ -15,11 +15,12 @@ from pathlib import Path
 from locust_realism.analysis.capacity.capacity import MIN_LEVEL_S, capacity_section
 from locust_realism.analysis.capacity.levels import level_rows, split_levels
 from locust_realism.analysis.charts import chart_data
-from locust_realism.analysis.document import Pattern, Source, SourceDetails, Summary
+from locust_realism.analysis.document import Pattern, Source, SourceDetails, StallsRow, Summary
 from locust_realism.analysis.percentiles import four_percentiles, percentiles
 from locust_realism.analysis.settings import AnalysisSettings, WorkloadModel
 from locust_realism.analysis.stats.intervals import group_table, in_launch_order, interval_row, launch_table
 from locust_realism.analysis.stats.responses import bytes_table, known_responses, response_table
+from locust_realism.analysis.verdict.dispersion import Stalls
 from locust_realism.analysis.verdict.evidence import Evidence, Facts, collect
 from locust_realism.analysis.verdict.judge import judge, name_verdicts
 from locust_realism.analysis.verdict.stages import planned_stages, stage_table
@@ -138,11 +139,22 @@ def _pattern(evidence: Evidence) -> Pattern:
         "raw_cov": gaps.raw_cov, "cov": gaps.cov, "cov_kind": gaps.kind, "distance": gaps.distance,
         "clock_tick_us": evidence.tick_us, "requests_per_task": evidence.per_task,
         "autocorrelation": list(gaps.correlations), "short_gaps": gaps.short_share,
+        "short_gap_s": evidence.short_gap_s, "stalls": _stalls(evidence.stalls),
+        "server_stalls": _stalls(evidence.server_stalls), "retry_share": evidence.retries,
+        "period_s": evidence.period_s,
         "longest_gap_s": gaps.longest_s, "longest_gap_at_s": gaps.longest_at_s, "longest_share": gaps.longest_share,
         "closed": evidence.closed, "users": users.users, "mean_concurrent_users": evidence.population,
         "response_share": users.response_share, "think_mean_s": users.think_mean,
         "round_trip_s": users.round_trip, "user_cov": users.user_cov,
         "lateness_p50_ms": evidence.lateness_p50_s * 1e3, "lateness_p99_ms": evidence.lateness_p99_s * 1e3,
+    }  # fmt: skip
+
+
+def _stalls(found: Stalls | None) -> StallsRow | None:
+    if found is None:
+        return None
+    return {
+        "number": found.number, "mean_s": found.mean_s, "period_s": found.period_s, "regular": found.regular
     }  # fmt: skip
 
 
