@@ -21,13 +21,10 @@ import gevent
 sys.path.insert(0, str(Path(__file__).parent))
 from locust import User
 from locust.env import Environment
-from soak import fed
+from soak import fed, provider_of
 
-from locust_realism.analysis.verdict.evidence import Facts
 from locust_realism.runtime.capture.files import FilePlan
 from locust_realism.runtime.capture.run import attach
-from locust_realism.runtime.figures.provider import RunProvider
-from locust_realism.runtime.plugin import analysis_settings
 from locust_realism.web.views import register
 
 AIM_S = 0.2
@@ -74,15 +71,7 @@ def main() -> int:
     environment.create_local_runner()
     with TemporaryDirectory() as directory:
         recording = attach(environment, files=FilePlan(Path(directory)))
-        provider = RunProvider(
-            environment,
-            recording,
-            settings=lambda: analysis_settings(None),
-            facts=Facts,
-            population=dict,
-            generator=dict,
-            report=lambda _: "",
-        )
+        provider = provider_of(environment, recording)
         web_ui = environment.create_web_ui("127.0.0.1", 0, delayed_start=True)
         register(web_ui, provider)
         environment.events.test_start.fire(environment=environment)

@@ -147,12 +147,9 @@ def use(methods: list[Any]) -> None:
         setattr(owner, name, method)
 
 
-def throughput(pairs: int, seconds: float, directory: Path) -> tuple[list[float], list[float], float]:
-    """Return requests per second of CPU over those of Locust alone: with recording, and with replaced methods only.
-
-    One value a pair each, and the median of Locust alone.
-    """
-    ours = [getattr(*place) for place in HOOKED]
+@contextmanager
+def saturated_users() -> Iterator[Environment]:
+    """Run 20 FastHttpUsers without think times on a server in a process of its own."""
     with server() as port:
 
         class Asker(FastHttpUser):
@@ -167,13 +164,29 @@ def throughput(pairs: int, seconds: float, directory: Path) -> tuple[list[float]
         runner: Any = environment.runner
         runner.start(20, spawn_rate=20)
         gevent.sleep(1.5)
+        yield environment
+        runner.quit()
+
+
+def cpu_throughput(environment: Environment, seconds: float) -> float:
+    """Return the requests for each second of CPU in the next seconds."""
+    before, start = environment.stats.total.num_requests, time.process_time()
+    gevent.sleep(seconds)
+    return (environment.stats.total.num_requests - before) / (time.process_time() - start)
+
+
+def throughput(pairs: int, seconds: float, directory: Path) -> tuple[list[float], list[float], float]:
+    """Return requests per second of CPU over those of Locust alone: with recording, and with replaced methods only.
+
+    One value a pair each, and the median of Locust alone.
+    """
+    ours = [getattr(*place) for place in HOOKED]
+    with saturated_users() as environment:
 
         def rate(methods: list[Any]) -> float:
             use(methods)
             gevent.sleep(0.1)
-            before, start = environment.stats.total.num_requests, time.process_time()
-            gevent.sleep(seconds)
-            return (environment.stats.total.num_requests - before) / (time.process_time() - start)
+            return cpu_throughput(environment, seconds)
 
         def rate_with_all() -> float:
             use(ours)
@@ -187,7 +200,6 @@ def throughput(pairs: int, seconds: float, directory: Path) -> tuple[list[float]
             for way in list(ways) if pair % 2 else list(ways)[::-1]:
                 found[way].append(ways[way]())
         use(ours)
-        runner.quit()
     ratios = {way: [a / b for a, b in zip(found[way], found["alone"], strict=True)] for way in ways}
     return ratios["all"], ratios["methods"], statistics.median(found["alone"])
 

@@ -81,6 +81,19 @@ def locust_alone() -> tuple[int, int]:
     return field("VmRSS", status), field("RssAnon", status)
 
 
+def provider_of(environment: Environment, recording: Recording) -> RunProvider:
+    """Return the figures of a recording without facts of a test."""
+    return RunProvider(
+        environment,
+        recording,
+        settings=lambda: analysis_settings(None),
+        facts=Facts,
+        population=dict,
+        generator=dict,
+        report=lambda _: "",
+    )
+
+
 def fed(rows: int, recording: Recording, provider: RunProvider) -> list[LaunchLog]:
     """Feed equally many copies of some logs, each later than the one before; return the logs."""
     logs = [rows_of(BLOCK, seed=seed) for seed in range(LOGS)]
@@ -107,15 +120,7 @@ def soak(rows: int, directory: Path) -> bool:
     environment = Environment(user_classes=[User])
     environment.create_local_runner()
     recording = attach(environment, files=FilePlan(directory))
-    provider = RunProvider(
-        environment,
-        recording,
-        settings=lambda: analysis_settings(None),
-        facts=Facts,
-        population=dict,
-        generator=dict,
-        report=lambda _: "",
-    )
+    provider = provider_of(environment, recording)
     environment.events.test_start.fire(environment=environment)
     start = time.perf_counter()
     logs = fed(rows, recording, provider)

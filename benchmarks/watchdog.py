@@ -24,9 +24,9 @@ from pathlib import Path
 from typing import Any
 
 import gevent
-from locust import FastHttpUser, User, constant, task
+from locust import User
 from locust.env import Environment
-from recorder import environment_of, server
+from recorder import cpu_throughput, environment_of, saturated_users
 
 from locust_realism.recording.diagnosis import Tally
 from locust_realism.runtime.capture.health_watch import HealthWatch
@@ -124,29 +124,11 @@ def saturated(pairs: int, seconds: float) -> tuple[list[float], float]:
 
     The second value is the share of a core that the watchdog's thread takes.
     """
-    with server() as port:
-
-        class Asker(FastHttpUser):
-            host = f"http://127.0.0.1:{port}"
-            wait_time = constant(0)
-
-            @task
-            def ask(self) -> None:
-                self.client.get("/")
-
-        environment = environment_of(Asker)
-        runner: Any = environment.runner
-        runner.start(20, spawn_rate=20)
-        gevent.sleep(1.5)
-
-        def rate() -> float:
-            before, start = environment.stats.total.num_requests, time.process_time()
-            gevent.sleep(1.0)
-            return (environment.stats.total.num_requests - before) / (time.process_time() - start)
-
-        without, ours = in_pairs(lambda: watched(environment), rate, SECONDS_A_PAIR * pairs)
+    with saturated_users() as environment:
+        without, ours = in_pairs(
+            lambda: watched(environment), lambda: cpu_throughput(environment, 1.0), SECONDS_A_PAIR * pairs
+        )
         thread = thread_share(seconds)
-        runner.quit()
     return [a / b for a, b in zip(ours, without, strict=True)], thread
 
 

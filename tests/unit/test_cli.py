@@ -12,21 +12,19 @@ import shlex
 import subprocess
 import sys
 import time
-from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
 import pandas as pd
 import pytest
+from cli_support import Run, called
 
-from locust_realism.cli import COMMANDS, build_parser, main
+from locust_realism.cli import COMMANDS, build_parser
 from locust_realism.cli.compare import share
 from locust_realism.cli.shared import integers, progress
 from locust_realism.recording.formats import read_launches, write_launches
 from locust_realism.recording.launches import LaunchLog
-
-Run = Callable[..., tuple[int, str, str]]
 
 GOLDEN = Path(__file__).parent / "golden"
 BRADY_FILE = Path(__file__).parents[3] / "shared" / "data" / "1800_AggRpt.csv"
@@ -62,16 +60,7 @@ def run(capsys: pytest.CaptureFixture[str], tmp_path: Path, monkeypatch: pytest.
     jmeter_file(tmp_path / "slow.csv", seed=2, n=2000, scale=90.0)
     jmeter_file(tmp_path / "fast.csv", seed=3, n=2000, scale=45.0)
 
-    def call(*arguments: str) -> tuple[int, str, str]:
-        capsys.readouterr()
-        try:
-            status = main(arguments)
-        except SystemExit as exit_:
-            status = int(exit_.code or 0)
-        captured = capsys.readouterr()
-        return status, captured.out, captured.err
-
-    return call
+    return called(capsys)
 
 
 def assert_golden(name: str, text: str) -> None:

@@ -9,15 +9,14 @@ import io
 import json
 import os
 import re
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
+from cli_support import Run, called
 from log_support import lines, traffic, write_log
 
-from locust_realism.cli import main
 from locust_realism.fit.fitting import fit_log
 from locust_realism.fit.locustfile import SAFE_METHODS, NothingToSend, render_locustfile
 from locust_realism.fit.rendering import render_fit, render_fit_page
@@ -25,8 +24,6 @@ from locust_realism.report.terminal import Screen, display_width
 from locust_realism.workload.distributions import exponential, lognormal
 from locust_realism.workload.rates.csv_file import rate_from_csv
 from locust_realism.workload.rates.shapes import ConstantRate, SineRate
-
-Run = Callable[..., tuple[int, str, str]]
 
 HERE = Path(__file__).parent
 DOCS = HERE.parents[1] / "docs" / "fit.md"
@@ -57,16 +54,7 @@ def run(capsys: pytest.CaptureFixture[str], tmp_path: Path, monkeypatch: pytest.
     rows = lines(made, REQUESTS)
     write_log(tmp_path / "access.log", [*rows[:500], "not a line", *rows[500:]])
 
-    def call(*arguments: str) -> tuple[int, str, str]:
-        capsys.readouterr()
-        try:
-            status = main(arguments)
-        except SystemExit as exit_:
-            status = int(exit_.code or 0)
-        captured = capsys.readouterr()
-        return status, captured.out, captured.err
-
-    return call
+    return called(capsys)
 
 
 @pytest.fixture(scope="module")
