@@ -39,6 +39,7 @@ if TYPE_CHECKING:
     from locust_realism.workload.distributions import empirical as empirical
     from locust_realism.workload.distributions import exponential as exponential
     from locust_realism.workload.distributions import gamma as gamma
+    from locust_realism.workload.distributions import hyperexponential as hyperexponential
     from locust_realism.workload.distributions import lognormal as lognormal
     from locust_realism.workload.distributions import pareto as pareto
     from locust_realism.workload.distributions import truncated_exponential as truncated_exponential
@@ -69,6 +70,7 @@ _HOMES: dict[str, str] = {
     "empirical": "workload.distributions",
     "exponential": "workload.distributions",
     "gamma": "workload.distributions",
+    "hyperexponential": "workload.distributions",
     "install": "runtime.plugin",
     "lognormal": "workload.distributions",
     "open_arrivals": "runtime.population.model",

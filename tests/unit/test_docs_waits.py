@@ -8,6 +8,7 @@ import math
 import re
 import subprocess
 import sys
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -17,9 +18,11 @@ import locust_realism
 from locust_realism.runtime.options import OPTIONS
 from locust_realism.workload import distributions
 from locust_realism.workload.distributions import (
+    Distribution,
     constant,
     exponential,
     gamma,
+    hyperexponential,
     lognormal,
     truncated_exponential,
     uniform,
@@ -29,10 +32,13 @@ from locust_realism.workload.distributions import (
 DOCS = Path(__file__).parents[2] / "docs"
 WAITS, POPULATION = DOCS / "waits.md", DOCS / "population.md"
 PAGES = pytest.mark.parametrize("page", [WAITS, POPULATION], ids=lambda page: page.stem)
+GIVEN: tuple[Callable[..., Distribution], ...] = (lognormal, gamma, hyperexponential, weibull)
 COVS = {
     "1": lambda: exponential(3).cov == 1,
     "below 1": lambda: truncated_exponential(3, maximum=30).cov < 1,
-    "as given": lambda: all(f(3, cov=1.7).cov == pytest.approx(1.7) for f in (lognormal, gamma, weibull)),
+    "as given": lambda: all(
+        f(3, cov=1.7).cov == pytest.approx(1.7) for f in (lognormal, gamma, hyperexponential, weibull)
+    ),
     "at most 0.58": lambda: uniform(1, 9).cov < uniform(0, 9).cov <= 0.58,
     "0": lambda: constant(3).cov == 0,
 }

@@ -36,7 +36,7 @@ RELEASE_0_1 = [
     "weibull",
 ]
 
-SINCE = ["Distribution", "RateProfile", "read_launches", "summarize"]
+SINCE = ["Distribution", "RateProfile", "hyperexponential", "read_launches", "summarize"]
 
 
 def test_the_public_names_are_the_documented_ones() -> None:

@@ -14,6 +14,7 @@ from locust_realism.workload.distributions.empirical import Empirical, empirical
 from locust_realism.workload.distributions.families import Constant as constant
 from locust_realism.workload.distributions.families import Exponential as exponential
 from locust_realism.workload.distributions.families import Gamma as gamma
+from locust_realism.workload.distributions.families import Hyperexponential as hyperexponential
 from locust_realism.workload.distributions.families import Lognormal as lognormal
 from locust_realism.workload.distributions.families import Pareto as pareto
 from locust_realism.workload.distributions.families import TruncatedExponential as truncated_exponential
@@ -21,14 +22,15 @@ from locust_realism.workload.distributions.families import Uniform as uniform
 from locust_realism.workload.distributions.families import Weibull, weibull
 
 __all__ = [
-    "Distribution", "constant", "distribution_from_dict", "empirical", "exponential", "gamma", "lognormal", "pareto",
-    "truncated_exponential", "uniform", "weibull",
+    "Distribution", "constant", "distribution_from_dict", "empirical", "exponential", "gamma", "hyperexponential",
+    "lognormal", "pareto", "truncated_exponential", "uniform", "weibull",
 ]  # fmt: skip
 
 KINDS: dict[str, type[Distribution]] = {
     family.kind: family
     for family in (
-        constant, uniform, exponential, truncated_exponential, lognormal, gamma, Weibull, pareto, Empirical,
+        constant, uniform, exponential, truncated_exponential, hyperexponential, lognormal, gamma, Weibull, pareto,
+        Empirical,
     )
 }  # fmt: skip
 """Classes by the kind that ``to_dict`` writes, which is the public name too."""
