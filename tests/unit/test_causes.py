@@ -380,6 +380,16 @@ def test_no_short_gaps_are_judged_that_the_generator_cannot_make():
     assert math.isnan(SOUND.short_gap_s)
 
 
+def test_a_law_of_gaps_that_the_generator_cannot_make_is_not_judged():
+    """Negative control: the same distance in gaps that the generator resolves is amber."""
+    off = run(gaps=replace(SOUND_GAPS, distance=0.041))
+    for measurable, status in ((True, AMBER), (False, GREEN)):
+        found = replace(off, short_gap_s=0.006, short_gap_measurable=measurable)
+        row = next(row for row in judge(found, BOUNDS)["checks"] if row["id"] == 9)
+        assert row["status"] == status
+        assert ("not measurable" in row["seen"]) is not measurable
+
+
 def test_a_plan_is_not_judged_as_a_pool():
     """Negative control of the words above: an open workload has no feedback of R/(R+Z)."""
     open_ = run(users=WAITING, gaps=SOUND_GAPS, model=WorkloadModel(kind="open"))

@@ -311,14 +311,18 @@ def dependence(e: Evidence, b: VerdictBounds) -> Finding:
     lag1, chance = g.correlations[0], 1 / math.sqrt(g.n)
     ticks = g.rate * e.tick_us / 1e6 if e.tick_us > 1 else 0.0
     by_lag = grade(abs(lag1), b.correlation_amber, b.correlation_red, b.standard_errors * chance)
-    by_distance = grade(g.distance, b.distance_amber, b.distance_red, DISTANCE_ERRORS / math.sqrt(g.tail_n or g.n))
+    by_distance = by_lag
+    if e.short_gap_measurable:
+        by_distance = grade(g.distance, b.distance_amber, b.distance_red, DISTANCE_ERRORS / math.sqrt(g.tail_n or g.n))
     by_clock: doc.Status = doc.AMBER if ticks > b.clock_tick_amber else doc.GREEN
     status: doc.Status = max((by_lag, by_distance, by_clock), key=doc.SEVERITY.__getitem__)
     if status == doc.NO_DATA:
         return _too_few(g.n, max(b.standard_errors / b.correlation_red, DISTANCE_ERRORS / b.distance_red) ** 2)
-    seen = (
-        f"Neighbouring gaps have a correlation of {lag1:+.3f}; the distribution of the gaps is at a distance of "
-        f"{g.distance:.3f} from the exponential."
+    seen = f"Neighbouring gaps have a correlation of {lag1:+.3f}; the distribution of the gaps is "
+    seen += (
+        f"at a distance of {g.distance:.3f} from the exponential."
+        if e.short_gap_measurable
+        else f"not measurable, since the generator launches to within {write_duration(e.short_gap_s)}."
     )
     if by_clock == doc.AMBER and by_clock == status:
         seen += f" The clock has ticks of {write_duration(e.tick_us / 1e6)}, {ticks:.2f} of the mean gap."
