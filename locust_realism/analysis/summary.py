@@ -35,7 +35,6 @@ from locust_realism.analysis.window import (
     with_untrimmed,
 )
 from locust_realism.common.json import to_json_safe
-from locust_realism.recording.diagnosis import Diagnosis
 from locust_realism.recording.launches import LaunchLog
 from locust_realism.recording.reading import diagnosis_of, held_us, read_health, read_info, read_sessions
 from locust_realism.workload.rates.profile import RateProfile
@@ -199,14 +198,8 @@ def recorded_facts(paths: Sequence[Path]) -> Facts:
                 user_starts_us=read_sessions(path).start_us,
                 clock_offset_sd_us=float(offset) if isinstance(offset, int | float) else None,
             )
-            return _with_diagnosis(_with_workload(facts, info.get("workload")), diagnosis_of(path))
+            return _with_workload(facts, info.get("workload")).diagnosed(diagnosis_of(path))
     return Facts()
-
-
-def _with_diagnosis(facts: Facts, diagnosis: Diagnosis) -> Facts:
-    start = facts.run_start_us
-    pauses = () if start is None else diagnosis.since(start)
-    return replace(facts, blockers=diagnosis.blockers, others=diagnosis.others, pauses=pauses)
 
 
 def _with_workload(facts: Facts, workload: object) -> Facts:

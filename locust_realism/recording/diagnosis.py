@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
-from typing import Any, TypedDict, TypeVar
+from dataclasses import asdict, dataclass, field
+from typing import Any, TypedDict, TypeGuard, TypeVar
 
 MAX_ENTRIES = 20
 """Places and names that are kept, the largest ones."""
@@ -28,13 +28,15 @@ class Diagnosis:
     """Places in code, processes and pauses, largest first; pauses in their order.
 
     - ``blockers`` places such as ``locustfile.py:12 in hash_password``, with the share of the time that they blocked
-    - ``others`` processes that do not belong to this Locust, with the cores that they used while the machine was busy
+    - ``others`` processes that do not belong to this Locust, with the cores that they used while the machine was busy,
+      and ``own_cores`` those of this Locust's processes there; None where nobody looked
     - ``pauses`` stalls of an event loop over PAUSE_S: start in epoch microseconds, length in seconds
     """
 
     blockers: Named = ()
     others: Named = ()
     pauses: tuple[tuple[int, float], ...] = ()
+    own_cores: float | None = None
 
     def since(self, run_start_us: int) -> tuple[tuple[float, float], ...]:
         """Return the pauses with their start in seconds of the run.
@@ -48,20 +50,20 @@ class Diagnosis:
         """Return what is known of a period, both ends included: its pauses; the shares are of the whole time.
 
         >>> Diagnosis((("f", 0.1),), (), ((1_000_000, 0.3), (5_000_000, 0.5))).within(1_200_000, 4_000_000)
-        Diagnosis(blockers=(), others=(), pauses=((1000000, 0.3),))
+        Diagnosis(blockers=(), others=(), pauses=((1000000, 0.3),), own_cores=None)
         """
         return Diagnosis(pauses=tuple((at, s) for at, s in self.pauses if at <= last_us and at + s * 1e6 >= first_us))
 
     def document(self) -> dict[str, object]:
         """Return the entry ``diagnosis`` of ``run.json``; :func:`read_diagnosis` reads it."""
-        return {"blockers": self.blockers, "others": self.others, "pauses": self.pauses}
+        return asdict(self)
 
 
 def read_diagnosis(entry: object) -> Diagnosis:
     """Return the diagnosis of a file's entry; whatever does not fit is left out.
 
     >>> read_diagnosis({"blockers": [["a.py:3 in f", 0.4], ["b", 7], [1, 2]], "pauses": "none"})
-    Diagnosis(blockers=(('a.py:3 in f', 0.4),), others=(), pauses=())
+    Diagnosis(blockers=(('a.py:3 in f', 0.4),), others=(), pauses=(), own_cores=None)
     """
     if not isinstance(entry, dict):
         return Diagnosis()
@@ -70,7 +72,9 @@ def read_diagnosis(entry: object) -> Diagnosis:
         for at, length in _pairs(entry.get("pauses"), MAX_PAUSES)
         if type(at) is int and 0 <= at < 1 << 52 and _number(length, MAX_PAUSE_S)
     )
-    return Diagnosis(_named(entry.get("blockers"), 1.0), _named(entry.get("others"), MAX_CORES), pauses)
+    own = entry.get("own_cores")
+    cores = float(own) if _number(own, MAX_CORES) else None
+    return Diagnosis(_named(entry.get("blockers"), 1.0), _named(entry.get("others"), MAX_CORES), pauses, cores)
 
 
 def _named(value: object, high: float) -> Named:
@@ -87,7 +91,7 @@ def _pairs(value: object, most: int) -> list[tuple[Any, Any]]:
     return [(pair[0], pair[1]) for pair in listed if isinstance(pair, list) and len(pair) == 2]
 
 
-def _number(value: object, high: float) -> bool:
+def _number(value: object, high: float) -> TypeGuard[float]:
     return isinstance(value, int | float) and not isinstance(value, bool) and 0 <= value <= high
 
 
@@ -107,7 +111,7 @@ class Causes(TypedDict):
     """Counts of one process for a time: at most MAX_ENTRIES places and names, MAX_PAUSES pauses.
 
     - ``beats`` heartbeats, of them ``blocked`` by code on the loop, of these ``sampled`` by place in ``places``
-    - ``looks`` at the processes of the busy machine, and ``others`` with the sum of their cores over the looks
+    - ``looks`` at the processes of the busy machine; sums over the looks of the ``own`` cores and those of ``others``
     - ``pauses`` start on the process's axis in microseconds, length in seconds
     """
 
@@ -116,6 +120,7 @@ class Causes(TypedDict):
     sampled: float
     places: list[tuple[str, float]]
     looks: int
+    own: float
     others: list[tuple[str, float]]
     pauses: list[tuple[int, float]]
 
@@ -128,6 +133,7 @@ class Tally:
     blocked: float = 0.0
     sampled: float = 0.0
     looks: int = 0
+    own: float = 0.0
     places: dict[str, float] = field(default_factory=dict)
     others: dict[str, float] = field(default_factory=dict)
     pauses: list[tuple[int, float]] = field(default_factory=list)
@@ -138,6 +144,7 @@ class Tally:
         self.blocked += causes["blocked"]
         self.sampled += causes["sampled"]
         self.looks += causes["looks"]
+        self.own += causes["own"]
         for counts, found in ((self.places, causes["places"]), (self.others, causes["others"])):
             for name, value in found:
                 counts[printable(name)] = counts.get(printable(name), 0.0) + value
@@ -148,7 +155,8 @@ class Tally:
     def diagnosis(self) -> Diagnosis:
         """Return the diagnosis of this process; blocked heartbeats without a sample are shared out as the others."""
         beats = self.beats * self.sampled / self.blocked if self.blocked else 0.0
-        return Diagnosis(_ranked(self.places, beats), _ranked(self.others, self.looks), tuple(sorted(self.pauses)))
+        own = self.own / self.looks if self.looks else None
+        return Diagnosis(_ranked(self.places, beats), _ranked(self.others, self.looks), tuple(sorted(self.pauses)), own)
 
 
 def longest(pauses: Iterable[tuple[Time, float]]) -> list[tuple[Time, float]]:
@@ -174,10 +182,12 @@ def _ranked(counts: Mapping[str, float], total: float) -> Named:
 
 
 def worst_of(diagnoses: Iterable[Diagnosis]) -> Diagnosis:
-    """Return the union of several processes' diagnoses: the largest value of each name; pauses that overlap are one.
+    """Return the union of several processes' diagnoses: the largest share of each place; pauses that overlap are one.
+
+    The cores are those of one machine, on which other processes use the most.
 
     >>> worst_of([Diagnosis((("f", 0.1),), (), ((5, 0.5),)), Diagnosis((("f", 0.3),), (), ((9, 0.5),))])
-    Diagnosis(blockers=(('f', 0.3),), others=(), pauses=((5, 0.500004),))
+    Diagnosis(blockers=(('f', 0.3),), others=(), pauses=((5, 0.500004),), own_cores=None)
     """
     every = list(diagnoses)
     merged: list[tuple[int, float]] = []
@@ -187,11 +197,10 @@ def worst_of(diagnoses: Iterable[Diagnosis]) -> Diagnosis:
             merged[-1] = (first, max(before, length + (at - first) / 1e6))
         else:
             merged.append((at, length))
-    return Diagnosis(
-        _largest(each.blockers for each in every),
-        _largest(each.others for each in every),
-        tuple(sorted(longest(merged))),
-    )
+    looked = [each for each in every if each.own_cores is not None]
+    machine = max(looked, key=lambda each: sum(cores for _, cores in each.others), default=Diagnosis())
+    places = _largest(each.blockers for each in every)
+    return Diagnosis(places, machine.others, tuple(sorted(longest(merged))), machine.own_cores)
 
 
 def _largest(tables: Iterable[Named]) -> Named:

@@ -456,6 +456,7 @@ SIDE: Part[SideData] = Part(
                 "sampled": Field(float),
                 "places": _NAMED,
                 "looks": COUNT,
+                "own": Field(float),
                 "others": _NAMED,
                 "pauses": _PAUSES,
             },

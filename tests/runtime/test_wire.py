@@ -82,6 +82,7 @@ SAMPLES: dict[str, Any] = {
             "sampled": 90,
             "places": [["locustfile.py:12 in hash_password calling bcrypt.hashpw", 88.5]],
             "looks": 2,
+            "own": 0.5,
             "others": [["ffmpeg", 2.5]],
             "pauses": [[1_764_000_000_000_000, 0.3]],
         },

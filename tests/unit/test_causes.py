@@ -390,6 +390,14 @@ def test_a_law_of_gaps_that_the_generator_cannot_make_is_not_judged():
         assert ("not measurable" in row["seen"]) is not measurable
 
 
+def test_workers_on_other_machines_do_not_fill_the_one_that_others_keep_busy():
+    """Five cores on five machines are no reason to leave the one on which ffmpeg uses 1.4 of 2 cores."""
+    crowded = run({"machine_cpu": 0.97, "generator_cpu": 5.0}, **OTHERS)
+    for own, cause in ((0.5, "a machine busy with other programs"), (2.0, "a machine full of the generator's own")):
+        found = replace(crowded, facts=replace(crowded.facts, own_cores=own))
+        assert judge(found, BOUNDS)["causes"][0]["name"].startswith(cause)
+
+
 def test_a_plan_is_not_judged_as_a_pool():
     """Negative control of the words above: an open workload has no feedback of R/(R+Z)."""
     open_ = run(users=WAITING, gaps=SOUND_GAPS, model=WorkloadModel(kind="open"))

@@ -24,7 +24,16 @@ from locust_realism.recording.spool import write_info
 
 
 def causes(**given):
-    empty = {"beats": 0, "blocked": 0.0, "sampled": 0.0, "places": [], "looks": 0, "others": [], "pauses": []}
+    empty = {
+        "beats": 0,
+        "blocked": 0.0,
+        "sampled": 0.0,
+        "places": [],
+        "looks": 0,
+        "own": 0.0,
+        "others": [],
+        "pauses": [],
+    }
     return {**empty, **given}
 
 
@@ -32,10 +41,15 @@ def test_shares_are_of_all_heartbeats_and_those_without_a_sample_follow_the_othe
     """40 of 100 blocked, at 20 of which the watchdog looked: 15 in f is 30 % of the time."""
     tally = Tally()
     for _ in range(2):
-        tally.add(causes(beats=50, blocked=20.0, sampled=10.0, places=[("f", 7.5)], looks=1, others=[("ffmpeg", 1.5)]))
+        tally.add(
+            causes(
+                beats=50, blocked=20.0, sampled=10.0, places=[("f", 7.5)], looks=1, own=0.3, others=[("ffmpeg", 1.5)]
+            )
+        )
     tally.add(causes(looks=1))
     assert tally.diagnosis().blockers == (("f", pytest.approx(0.3)),)
     assert tally.diagnosis().others == (("ffmpeg", 1.0),)
+    assert tally.diagnosis().own_cores == pytest.approx(0.2)
     assert Tally().diagnosis() == Diagnosis()
 
 
@@ -57,22 +71,23 @@ def test_clock_of_a_worker_is_moved_to_the_masters():
 
 
 def test_worst_worker_counts_and_a_pause_of_two_is_one():
-    a = Diagnosis((("f", 0.4), ("g", 0.1)), (("ffmpeg", 1.0),), ((10_000_000, 0.5), (40_000_000, 0.3)))
-    b = Diagnosis((("g", 0.2),), (("ffmpeg", 2.0), ("x", 0.1)), ((10_200_000, 0.5),))
+    a = Diagnosis((("f", 0.4), ("g", 0.1)), (("ffmpeg", 1.0),), ((10_000_000, 0.5), (40_000_000, 0.3)), 4.0)
+    b = Diagnosis((("g", 0.2),), (("chrome", 2.0), ("x", 0.1)), ((10_200_000, 0.5),), 0.5)
     assert worst_of([a, b]) == Diagnosis(
-        (("f", 0.4), ("g", 0.2)), (("ffmpeg", 2.0), ("x", 0.1)), ((10_000_000, 0.7), (40_000_000, 0.3))
-    )
+        (("f", 0.4), ("g", 0.2)), (("chrome", 2.0), ("x", 0.1)), ((10_000_000, 0.7), (40_000_000, 0.3)), 0.5
+    ), "cores of one machine"
     assert worst_of([]) == Diagnosis()
 
 
 def test_diagnosis_comes_back_through_the_file(tmp_path):
-    found = Diagnosis((("locustfile.py:3 in f", 0.4),), (("ffmpeg", 1.5),), ((12_500_000, 0.3),))
+    found = Diagnosis((("locustfile.py:3 in f", 0.4),), (("ffmpeg", 1.5),), ((12_500_000, 0.3),), 0.25)
     path = tmp_path / "run"
     path.mkdir()
     workload = describe_workload(Facts(), 10_000_000)
     write_info(path, {"held_us": [None, None], "workload": workload, "diagnosis": found.document()})
     facts = recorded_facts([path])
     assert (facts.blockers, facts.others, facts.pauses) == (found.blockers, found.others, ((2.5, 0.3),))
+    assert facts.own_cores == 0.25
 
 
 HOSTILE = [
@@ -81,6 +96,8 @@ HOSTILE = [
     [],
     {"blockers": 7, "others": {"a": 1}, "pauses": "x"},
     {"blockers": [["f", "much"], ["f"], [1, 0.5], ["f", math.inf], ["f", -0.1], ["f", 1.5], ["f", True], "ab"]},
+    {"own_cores": "many"},
+    {"own_cores": -1},
     {"others": [["f", 1e9], ["f", math.nan], [["f"], 1]]},
     {"pauses": [[1.5, 0.3], [-5, 0.3], [1 << 60, 0.3], [5, -1], [5, None], [True, 0.3]]},
 ]

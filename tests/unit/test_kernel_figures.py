@@ -5,7 +5,7 @@ import time
 
 import pytest
 
-from locust_realism.runtime.capture.busy_processes import BusyProcesses, display_name, others_of
+from locust_realism.runtime.capture.busy_processes import BusyProcesses, Uses, display_name, uses_of
 from locust_realism.runtime.capture.kernel_figures import Counter, KernelFigures, run_wait_seconds
 from locust_realism.runtime.locust_compat import native_thread_id
 
@@ -155,9 +155,9 @@ def test_own_master_and_workers_are_no_others():
         (3, 0.0): ("locust", 5, 2.0),
         (4, 9.0): ("cc", 0, 3.0),
     }
-    assert others_of(*map(_seen, (before, now)), 2.0, own_pid=1) == [("cc", 1.5), ("locust", 0.5)]
-    own = {**now, (2, 0.0): ("locust", 0, 9.0)}
-    assert others_of(*map(_seen, (before, own)), 2.0, own_pid=1) is None, "this Locust is the busy one"
+    assert uses_of(*map(_seen, (before, now)), 2.0, own_pid=1) == Uses(
+        pytest.approx(0.2), (("cc", 1.5), ("locust", 0.5))
+    )
 
 
 def _seen(table):

@@ -109,7 +109,13 @@ class Case:
     def own_share(self) -> bool:
         """True if the generator's processes use more of the machine than all others together."""
         others = sum(cores for _, cores in self.e.facts.others)
-        return self.health("generator_cpu") > max(others, 0.5)
+        return self.own_cores > max(others, 0.5)
+
+    @property
+    def own_cores(self) -> float:
+        """Cores that the generator's processes use on the machine of ``others``, or in all if nobody looked there."""
+        own = self.e.facts.own_cores
+        return self.health("generator_cpu") if math.isnan(own) else own
 
     @property
     def on_time(self) -> bool:
@@ -241,7 +247,7 @@ def _others(case: Case) -> str:
 
 
 def _crowd(case: Case) -> str:
-    return f"The generator's own processes used {_cores(case.health('generator_cpu'))} cores. " + _others(case)
+    return f"The generator's own processes used {_cores(case.own_cores)} cores. " + _others(case)
 
 
 def _move(case: Case) -> str:

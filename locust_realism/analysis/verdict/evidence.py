@@ -18,6 +18,7 @@ from locust_realism.analysis.verdict import detrend, rhythm
 from locust_realism.analysis.verdict import dispersion as scale
 from locust_realism.analysis.verdict.dispersion import Stalls
 from locust_realism.analysis.verdict.users import UserTimes, marks_tasks, task_starts, user_times
+from locust_realism.recording.diagnosis import Diagnosis
 from locust_realism.recording.launches import LaunchLog
 from locust_realism.workload.users.launching import MISSED_AFTER_S
 
@@ -45,7 +46,8 @@ class Facts:
     - ``arrival_profile`` planned starts of users, ``user_starts_us`` actual ones (epoch microseconds)
     - ``health`` of the generator's worst worker: ``cpu_max`` (share of a core), ``loop_lag_p99_ms``
     - ``blockers`` places in code that blocked the event loop, with their share of the time, largest first
-    - ``others`` other busy processes of the machine, with the cores that they used, largest first
+    - ``others`` other busy processes of the machine, with the cores that they used, largest first;
+      ``own_cores`` those of the generator's processes there, NaN where it is unknown
     - ``pauses`` times in which the whole process stood still: start in seconds of the run, and length in seconds
     - ``missed_launches`` planned launches that found no idle user within a second, which have no rows
     - ``clock_offset_sd_us`` largest standard deviation of a worker's clock offset
@@ -65,6 +67,18 @@ class Facts:
     blockers: Sequence[tuple[str, float]] = ()
     others: Sequence[tuple[str, float]] = ()
     pauses: Sequence[tuple[float, float]] = ()
+    own_cores: float = math.nan
+
+    def diagnosed(self, diagnosis: Diagnosis) -> Facts:
+        """Return these facts with a diagnosis."""
+        start, own = self.run_start_us, diagnosis.own_cores
+        return replace(
+            self,
+            blockers=diagnosis.blockers,
+            others=diagnosis.others,
+            pauses=() if start is None else diagnosis.since(start),
+            own_cores=math.nan if own is None else own,
+        )
 
 
 @dataclass(frozen=True)

@@ -28,8 +28,6 @@ STALE_S = 3 * LOOK_S
 """Age from which a look is too old to compare with."""
 BUSY = 0.85
 """Share of the machine's CPUs in use from which it is looked at."""
-OWN = 0.5
-"""Share of the CPU time in use from which this Locust itself keeps the machine busy."""
 LEAST_CORES = 0.02
 """Use of a core below which a process is not listed."""
 
@@ -86,17 +84,17 @@ class BusyProcesses:
         """Return True if the machine is busy and the last look is old enough."""
         return machine_cpu > BUSY and time.perf_counter() - self._at > LOOK_S
 
-    def look(self) -> list[tuple[str, float]] | None:
-        """Return the busiest processes of others and their cores since the last look; None if this Locust is it.
+    def look(self) -> Uses | None:
+        """Return the cores in use since the last look.
 
-        None too where the last look is older than STALE_S, and the next look is due a second later.
+        None where the last look is older than STALE_S, and the next look is due a second later.
         """
         before_at, before = self._at, self._seen
         self._at, self._seen = self._read()
         if self._at - before_at > STALE_S:
             self._at -= LOOK_S - 1.0
             return None
-        return others_of(before, self._seen, self._at - before_at, self._own_pid)
+        return uses_of(before, self._seen, self._at - before_at, self._own_pid)
 
     def _read(self) -> tuple[float, dict[Key, _Seen]]:
         seen = {}
@@ -118,15 +116,20 @@ class BusyProcesses:
         return display_name(process.name(), command), user
 
 
-def others_of(
-    before: Mapping[Key, _Seen], now: Mapping[Key, _Seen], seconds: float, own_pid: int
-) -> list[tuple[str, float]] | None:
-    """Return the cores of the busiest processes of others by name; None where this Locust used OWN of the sum.
+class Uses(NamedTuple):
+    """Cores in use on this machine: ``own`` of this Locust's processes, and the busiest ``others`` by name."""
+
+    own: float
+    others: tuple[tuple[str, float], ...]
+
+
+def uses_of(before: Mapping[Key, _Seen], now: Mapping[Key, _Seen], seconds: float, own_pid: int) -> Uses:
+    """Return the cores in use between two looks.
 
     >>> before = {(1, 0.0): _Seen("locust", 0, 1.0), (2, 0.0): _Seen("ffmpeg", 0, 5.0)}
-    >>> now = {(1, 0.0): _Seen("locust", 0, 1.2), (2, 0.0): _Seen("ffmpeg", 0, 6.5)}
-    >>> others_of(before, now, 2.0, own_pid=1)
-    [('ffmpeg', 0.75)]
+    >>> now = {(1, 0.0): _Seen("locust", 0, 1.5), (2, 0.0): _Seen("ffmpeg", 0, 6.5)}
+    >>> uses_of(before, now, 2.0, own_pid=1)
+    Uses(own=0.25, others=(('ffmpeg', 0.75),))
     """
     # an interpreter without a script is not known to be one of ours
     own = next(((seen.name, seen.user) for (pid, _), seen in now.items() if pid == own_pid), None)
@@ -138,7 +141,5 @@ def others_of(
             mine += used
         else:
             found[seen.name] = found.get(seen.name, 0.0) + used / seconds
-    if mine / seconds >= OWN * (mine / seconds + sum(found.values())):
-        return None
     ranked = sorted(found.items(), key=lambda item: -item[1])[:MOST]
-    return [(name, cores) for name, cores in ranked if cores >= LEAST_CORES]
+    return Uses(mine / seconds, tuple((name, cores) for name, cores in ranked if cores >= LEAST_CORES))

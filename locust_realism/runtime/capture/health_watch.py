@@ -9,9 +9,9 @@ import numpy as np
 import psutil
 from locust.runners import MasterRunner, Runner
 
-from locust_realism.recording.diagnosis import Causes, Named, longest, summed
+from locust_realism.recording.diagnosis import Causes, longest, summed
 from locust_realism.recording.health import MASTER, HealthLog
-from locust_realism.runtime.capture.busy_processes import BusyProcesses
+from locust_realism.runtime.capture.busy_processes import BusyProcesses, Uses
 from locust_realism.runtime.capture.kernel_figures import KernelFigures
 from locust_realism.runtime.capture.watchdog import Beats, Heartbeat
 from locust_realism.runtime.coordination.clock import Clock
@@ -40,7 +40,7 @@ class HealthWatch:
         self._processes = BusyProcesses()
         self._rows: list[tuple[float, ...]] = []
         self._beats: list[Beats] = []
-        self._others: list[Named] = []
+        self._looks: list[Uses] = []
         self._looking = False
         self._greenlet = gevent.spawn(self._watch)
 
@@ -52,7 +52,7 @@ class HealthWatch:
     def take_causes(self) -> Causes:
         """Return the causes of the same time."""
         beats, self._beats = self._beats, []
-        looks, self._others = self._others, []
+        looks, self._looks = self._looks, []
         axis = self._clock.axis_us
         return {
             "beats": sum(len(each.lags) for each in beats),
@@ -60,7 +60,8 @@ class HealthWatch:
             "sampled": sum(each.sampled for each in beats),
             "places": summed(each.places for each in beats),
             "looks": len(looks),
-            "others": summed(looks),
+            "own": sum(look.own for look in looks),
+            "others": summed(look.others for look in looks),
             "pauses": longest((axis(at), length) for each in beats for at, length in each.pauses),
         }
 
@@ -100,7 +101,7 @@ class HealthWatch:
             }
             self._rows.append(tuple(float(figures[name]) for name in HealthLog.DTYPES))
             self._beats.append(beats)
-            for kept in (self._rows, self._beats, self._others):
+            for kept in (self._rows, self._beats, self._looks):
                 del kept[:-MAX_ROWS]
             if self._processes.due(kernel["machine_cpu"]) and not self._looking:
                 self._looking = True
@@ -112,4 +113,4 @@ class HealthWatch:
         finally:
             self._looking = False
         if found is not None:
-            self._others.append(tuple(found))
+            self._looks.append(found)

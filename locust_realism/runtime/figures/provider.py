@@ -110,13 +110,11 @@ class RunProvider:
             facts=replace(
                 self._facts_now,
                 health=health.worst(),
-                blockers=diagnosis.blockers,
-                others=diagnosis.others,
-                pauses=diagnosis.since(origin),
+                run_start_us=origin,
                 clock_offset_sd_us=recording.clock_offset_sd_us(),
                 user_starts_us=recording.user_starts_us(),
                 held_us=None if ".." in window else held,  # a window of chosen seconds is judged as a whole
-            ),
+            ).diagnosed(diagnosis),
             source={"kind": "live run", "warnings": recording.warnings(), "balance": self._balance()},
         )
         return WindowFigures(summary, span, holds(recording, window, span))
