@@ -346,11 +346,16 @@ def perform(run: Run, folder: Path, python: str = sys.executable) -> dict[str, A
     return line | result(run, document, marks, folder / "arrivals.log")
 
 
+def document_again(folder: Path) -> dict[str, Any]:
+    """Return the present code's summary of the recording in the folder of a run."""
+    own = [path for path in (folder / "recording").iterdir() if "-worker-" not in path.name]
+    return dict(analyze([max(own)], AnalysisSettings())[1])
+
+
 def judge_again(run: Run, folder: Path, line: dict[str, Any]) -> dict[str, Any]:
-    """Return the line of a run that is done with the verdict of the present code on its recording."""
-    _, document = analyze([max((folder / "recording").iterdir())], AnalysisSettings())
+    """Return the line of a finished run with the verdict of the present code on its recording."""
     marks = json.loads((folder / "marks.json").read_text())
-    return line | result(run, dict(document), marks, folder / "arrivals.log")
+    return line | result(run, document_again(folder), marks, folder / "arrivals.log")
 
 
 def last_words(output: Path) -> str:

@@ -10,7 +10,6 @@ Of each kind the first run whose cause was named first is drawn, by the report's
 from __future__ import annotations
 
 import argparse
-import json
 import re
 import shutil
 import sys
@@ -23,7 +22,7 @@ from locust_realism.report.html import render_report
 
 ROOT = Path(__file__).resolve().parents[1]
 sys.path.insert(0, str(ROOT / "benchmarks"))
-from calibrate_runs import RIGHT  # noqa: E402
+from calibrate_runs import RIGHT, document_again, first_cause, read_lines  # noqa: E402
 
 
 def main() -> None:
@@ -34,24 +33,20 @@ def main() -> None:
     options = parser.parse_args()
     options.out.mkdir(parents=True, exist_ok=True)
     chosen: dict[str, Path] = {}
-    for line in map(json.loads, (options.runs / "runs.jsonl").read_text().splitlines()):
-        summary = options.runs / line["name"] / "summary.json"
-        if (
-            line["kind"] in RIGHT
-            and summary.exists()
-            and re.search(RIGHT[line["kind"]], " ".join(line.get("causes", [])[:1]))
-        ):
-            chosen.setdefault(line["kind"], summary)
-    with sync_playwright() as playwright, tempfile.TemporaryDirectory() as folder:
+    for line in read_lines(options.runs / "runs.jsonl").values():
+        kind = line["kind"]
+        if kind in RIGHT and "error" not in line and re.search(RIGHT[kind], first_cause(line)):
+            chosen.setdefault(kind, options.runs / line["name"])
+    with sync_playwright() as playwright, tempfile.TemporaryDirectory() as pages:
         browser = playwright.chromium.launch(executable_path=shutil.which("chromium"), args=["--no-sandbox"])
         page = browser.new_page(viewport={"width": 1100, "height": 900}, device_scale_factor=1.5)
-        for kind, summary in chosen.items():
-            report = Path(folder) / "report.html"
-            report.write_text(render_report({"title": kind, "summary": json.loads(summary.read_text())}))
+        for kind, folder in chosen.items():
+            report = Path(pages) / "report.html"
+            report.write_text(render_report({"title": kind, "summary": document_again(folder)}))
             page.goto(report.as_uri())
             name = f"diagnosis-{re.sub(r'[^a-z]+', '-', kind.lower())}.png"
             page.locator(".lr-verdict").first.screenshot(path=options.out / name)
-            print(f"{name}: {summary.parent.name}")
+            print(f"{name}: {folder.name}")
         browser.close()
 
 
