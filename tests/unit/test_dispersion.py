@@ -249,6 +249,15 @@ def test_one_pause_and_usual_gaps_are_no_repeated_stalls():
     assert repeated_stalls(bunches / bunches.mean(), np.cumsum(np.insert(bunches, 0, 0) * 1e4).astype(int)) is None
 
 
+def test_two_far_longer_pauses_and_a_long_gap_are_no_repeated_stalls():
+    """The third of three is a long gap beside two stalls; the negative control has a third stall."""
+    for third, number in ((14.0, None), (100.0, 3)):
+        gaps = np.random.default_rng(3).exponential(1.0, 10_000).clip(max=9.0)
+        gaps[[2000, 5000, 8000]] = 100.0, third, 100.0
+        found = repeated_stalls(gaps, np.cumsum(np.insert(gaps, 0, 0.0) * 1e4).astype(np.int64))
+        assert (found and found.number) == number
+
+
 def test_three_in_a_thousand_sound_runs_exceed_the_distance_of_chance():
     """As many as exceed three standard errors: 0.27 % of 10,000, within 4 standard errors; 1.3 would be 1 %."""
     rng = np.random.default_rng(29)

@@ -361,6 +361,8 @@ def repeated_stalls(relative: Floats, launches_us: Int64) -> Stalls | None:
     # A usual gap among far longer ones is none of them.
     longest = longest[:number][relative[longest[:number]] >= float(np.median(relative[longest[:number]])) / 2]
     number = len(longest)
+    if number < MIN_STALLS:
+        return None
     rows = np.sort(longest)
     beside = relative[np.setdiff1d((rows[:, None] + BESIDE).clip(0, n - 1), rows)]
     if float(beside.mean()) > 1 + max(SLOW, SLOW_ERRORS / math.sqrt(len(beside))):
