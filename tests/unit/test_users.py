@@ -7,8 +7,16 @@ import numpy as np
 import pytest
 
 from locust_realism.analysis.settings import AnalysisSettings, WorkloadModel
+from locust_realism.analysis.stats.intervals import user_ranks
 from locust_realism.analysis.verdict.evidence import Facts, collect
-from locust_realism.analysis.verdict.users import begun_within, first_rows, task_numbers, task_starts, user_times
+from locust_realism.analysis.verdict.users import (
+    begun_within,
+    first_rows,
+    task_numbers,
+    task_starts,
+    user_tasks,
+    user_times,
+)
 from locust_realism.recording.launches import MISSING, LaunchLog
 from locust_realism.workload.distributions import Distribution, exponential, lognormal
 
@@ -158,3 +166,89 @@ def test_work_of_a_task_beside_its_responses_is_no_think_time() -> None:
     assert abs(found.think_mean - Z) < 4 * found.think_se
     unknown = user_times(replace(slow, think_us=np.full(len(slow), MISSING)))
     assert unknown.think_mean == pytest.approx(found.think_mean + 2.0, abs=0.05), "the negative control"
+
+
+def evenly(at_ms: list[int], took_ms: list[int], trip_ms: int, think_ms: int, users: int = 20) -> LaunchLog:
+    """Return 40 tasks of each user, evenly spread, with requests at ``at_ms`` in the task."""
+    begins = np.arange(40 * users) * (trip_ms * 1000 // users)
+    launches = (begins[:, None] + 1000 * np.array(at_ms)).ravel()
+    log = LaunchLog.build(
+        launches,
+        np.tile(1000 * np.array(took_ms), len(begins)),
+        slot=np.repeat(np.arange(len(begins)) % users, len(at_ms)),
+        users=users,
+        task=np.repeat(np.arange(len(begins)), len(at_ms)),
+        think_us=think_ms * 1000,
+    )
+    return log.take(np.argsort(launches, kind="stable"))
+
+
+def test_a_user_waits_while_a_request_is_under_way() -> None:
+    """Locust's quickstart task sends ten requests of 5 ms, sleeps 1 s after each and then waits for 3 s."""
+    slept = user_times(evenly([1005 * i for i in range(10)], [5] * 10, 13_050, 3000))
+    assert slept.think_mean == pytest.approx(3.0, abs=1e-6)
+    assert slept.response_share == pytest.approx(0.05 / 13.05, rel=1e-6)
+    assert (slept.round_trip - slept.think_mean) / slept.round_trip > 0.75, "the negative control: the whole task"
+
+
+@pytest.mark.parametrize(
+    ("at_ms", "took_ms", "waited_s"),
+    [
+        ([0], [160], 0.16),
+        ([0, 1, 120], [100, 50, 60], 0.16),
+        ([0, 40, 90], [40, 50, 10], 0.1),
+        ([0, 0, 0], [30, 70, 50], 0.07),
+    ],
+)
+def test_parallel_requests_are_one_wait(at_ms: list[int], took_ms: list[int], waited_s: float) -> None:
+    found = user_times(evenly(at_ms, took_ms, 1000, 700))
+    assert found.response_share == pytest.approx(waited_s, rel=1e-6)
+    assert found.think_mean == pytest.approx(0.7, abs=1e-6)
+
+
+def test_the_wait_of_a_task_is_the_union_of_its_responses() -> None:
+    """Compare with a count of milliseconds, for tasks of one to six requests at random times."""
+    rng = np.random.default_rng(4)
+    task = np.repeat(np.arange(200), rng.integers(1, 7, 200))
+    at, took = rng.integers(0, 60, len(task)) * 1000, rng.integers(0, 30, len(task)) * 1000
+    log = LaunchLog.build(task * 40_000 + at, took, slot=task % 7, task=task).sorted_by_launch()
+    busy = np.zeros((200, 200), dtype=bool)
+    for number, begin, length in zip(task, at // 1000, took // 1000, strict=True):
+        busy[number, begin : begin + length] = True
+    found = user_tasks(log, user_ranks(log)[0])
+    expected = np.array([busy[user::7].sum() / 1000 for user in range(7)])
+    assert np.bincount(found.user, weights=found.response) == pytest.approx(expected)
+    assert (found.response <= found.span + 1e-9).all()
+    assert found.span.sum() > 1.1 * found.response.sum(), "the negative control: the time from first to last"
+
+
+def quickstart(seed: int, window_s: float = 60.0, users: int = 100) -> LaunchLog:
+    """Return a window of Locust's quickstart: tasks of 9.05 s, a second of sleep, think times of 1 to 5 s."""
+    rng = np.random.default_rng(seed)
+    many = round(window_s / 13.05) + 10
+    think = rng.uniform(1.0, 5.0, (users, many))
+    begins = np.cumsum(think + 10.05, axis=1) - 10.05 + rng.uniform(-60.0, -30.0, (users, 1))
+    launches = (begins[:, :, None] + 1.005 * np.arange(10)).ravel()
+    numbers = np.repeat(np.arange(users * many), 10)
+    log = LaunchLog.build(
+        np.rint((launches + 100.0) * 1e6).astype(int),
+        5000,
+        slot=np.repeat(np.arange(users), 10 * many),
+        users=users,
+        task=numbers,
+        think_us=np.repeat(np.rint(think * 1e6).astype(int), 10),
+    ).sorted_by_launch()
+    first, last = np.searchsorted(log.launch_us, [100_000_000, round(1e6 * (100.0 + window_s))])
+    return begun_within(log, slice(int(first), int(last)))
+
+
+def test_tasks_that_the_end_of_the_window_cuts_do_not_change_the_think_time() -> None:
+    """Mean of 40 pools and spread of their errors; the mean of all tasks is too short by half a second."""
+    logs = [quickstart(seed) for seed in range(40)]
+    found = [user_times(log) for log in logs]
+    scores = np.array([(times.think_mean - 3.0) / times.think_se for times in found])
+    assert abs(scores.mean()) < 4 / math.sqrt(40)
+    assert abs(scores.std() - 1) < 4 / math.sqrt(80)
+    assert np.mean([times.response_share for times in found]) == pytest.approx(0.05 / 13.05, rel=0.02)
+    cut = np.mean([user_tasks(log, user_ranks(log)[0]).span.mean() for log in logs])
+    assert cut < 9.05 - 0.4, "the negative control"

@@ -37,7 +37,8 @@ class UserTimes:
     """Times of users, in seconds; NaN where unknown.
 
     - ``users`` number of users that launched something, ``present`` mean number of users in the test
-    - ``response_share`` R / (R + Z), averaged over time; R lasts from a task's first launch to its last response
+    - ``response_share`` share of their time that users wait for answers, R / (R + Z) without other work in the tasks;
+      R is the time of a task with a request under way
     - ``think_mean``, ``think_se`` mean of the think times between tasks, and its standard error
     - ``round_trip`` user-seconds a task, ``trips`` times from a task's launch to the same user's next, shape (m,)
     - ``user_cov`` median over users of the CoV of their round trips
@@ -63,13 +64,15 @@ class UserTimes:
 class Tasks:
     """Tasks of users as columns of shape (n,), by user and launch.
 
-    ``start`` is the first launch and ``span`` the time to the last response in seconds, NaN where a response time is
-    unknown; ``think`` is the recorded pause before the task, NaN where unknown.
+    ``start`` is the first launch, ``span`` the time to the last response and ``response`` the part of it with a request
+    under way, in seconds, NaN where a response time is unknown; ``think`` is the recorded pause before the task, NaN
+    where unknown.
     """
 
     user: Integers
     start: Floats
     span: Floats
+    response: Floats
     think: Floats
 
     def __len__(self) -> int:
@@ -178,29 +181,49 @@ def user_tasks(log: LaunchLog, ranks: Integers) -> Tasks:
     numbers = np.where(ranks >= 0, task_numbers(log), MISSING)
     rows = np.flatnonzero(numbers >= 0)
     if not len(rows):
-        return Tasks(np.zeros(0, dtype=np.int32), *(np.zeros(0) for _ in range(3)))
+        return Tasks(np.zeros(0, dtype=np.int32), *(np.zeros(0) for _ in range(4)))
     rows = rows[np.argsort(numbers[rows], kind="stable")]
     edges = np.flatnonzero(np.diff(numbers[rows], prepend=-1))
     response = log.response_us[rows]
-    end = np.maximum.reduceat(log.launch_us[rows] + response, edges)
     first = rows[edges]
     start = log.launch_us[first]
+    span, waited = _waits(log.launch_us[rows], np.maximum(response, 0), edges)
     answered = np.minimum.reduceat(response, edges) >= 0
     think = log.think_us[first]
     order = np.lexsort((start, ranks[first]))
     return Tasks(
         ranks[first][order],
         ((start - log.launch_us[0]) / 1e6)[order],
-        np.where(answered, (end - start) / 1e6, math.nan)[order],
+        np.where(answered, span / 1e6, math.nan)[order],
+        np.where(answered, waited / 1e6, math.nan)[order],
         np.where(think >= 0, think / 1e6, math.nan)[order],
     )
+
+
+def _waits(launches: Int64, response: Int64, edges: Int64) -> tuple[Int64, Int64]:
+    """Return the span of each task and the union of its response intervals, in the unit of the times.
+
+    Tasks begin at ``edges``, their requests are in launch order.
+
+    >>> waits = _waits(np.array([0, 5, 30, 7]), np.array([10, 10, 1, 4]), np.array([0, 3]))
+    >>> [each.tolist() for each in waits]
+    [[31, 4], [16, 4]]
+    """
+    start = launches[edges]
+    span = np.maximum.reduceat(launches + response, edges) - start
+    # One after the other on one axis, no task reaches into the next.
+    moved = launches + np.repeat(np.cumsum(span) - span - start, np.diff(edges, append=len(launches)))
+    reach = np.maximum.accumulate(moved + response)
+    idle = np.concatenate(([0], np.maximum(moved[1:] - reach[:-1], 0)))
+    return span, span - np.add.reduceat(idle, edges)
 
 
 def user_times(log: LaunchLog, *, max_rows: int = 1_000_000) -> UserTimes:
     """Return the times of users of a log in launch order; a long log is sampled by user, to ``max_rows`` rows.
 
     Think time and R / (R + Z) follow from renewal-reward: U users in T seconds begin n tasks, so that a task takes
-    U T / n, of which the user waits R. Unlike pauses that lie wholly in the window, this has no bias in a short one.
+    U T / n: the wait R, the think time Z and other work, which is code and sleeps in the task. Unlike pauses that lie
+    wholly in the window, this has no bias in a short one.
     Source: S. M. Ross, Introduction to Probability Models, chapter 7 (renewal reward processes).
 
     >>> log = LaunchLog.build(np.arange(40) * 1_000_000, 250_000, slot=0)
@@ -234,19 +257,20 @@ def user_times(log: LaunchLog, *, max_rows: int = 1_000_000) -> UserTimes:
         inferred=not marks_tasks(log),
         trips=trips,
     )
-    waited = tasks.span[:-1][follows]
-    answered = np.isfinite(waited)
-    if not np.isfinite(tasks.span).any() or math.isnan(found.round_trip):
+    lasted = tasks.span[:-1][follows]
+    answered = np.isfinite(lasted)
+    whole = _whole(tasks, float(log.launch_us[-1] - log.launch_us[0]) / 1e6, found.requests_per_task)
+    if not whole.any() or math.isnan(found.round_trip):
         return found
-    response = float(np.nanmean(tasks.span))
-    beside = _beside_responses(trips, waited, tasks.think[1:][follows])
-    think_mean = found.round_trip - response - beside
+    # Other work is that between the responses, which is part of the span, and that after the last one.
+    other_after = _after(trips, lasted, tasks.think[1:][follows])
+    think_mean = found.round_trip - float(tasks.span[whole].mean()) - other_after
     return replace(
         found,
-        response_share=min(response / found.round_trip, 1.0),
+        response_share=min(float(tasks.response[whole].mean()) / found.round_trip, 1.0),
         think_mean=max(think_mean, 0.0),
-        think_se=_think_error(tasks, seconds, present, trips[answered] - waited[answered]),
-        overlap=float((trips[answered] < waited[answered] - CLOCK_S).mean()) if answered.any() else math.nan,
+        think_se=_think_error(tasks, whole, seconds, present, trips[answered] - lasted[answered]),
+        overlap=float((trips[answered] < lasted[answered] - CLOCK_S).mean()) if answered.any() else math.nan,
     )
 
 
@@ -281,18 +305,26 @@ def _requests_per_task(log: LaunchLog, ranks: Integers, tasks: int) -> float:
     return float(inside.sum()) / tasks
 
 
-def _beside_responses(trips: Floats, waited: Floats, think: Floats) -> float:
-    """Return the mean time of a task beside its responses in seconds, 0 where the log does not have the think times."""
-    beside = trips - waited - think
-    beside = beside[np.isfinite(beside)]
-    return max(float(beside.mean()), 0.0) if len(beside) else 0.0
+def _whole(tasks: Tasks, end_s: float, requests: float) -> Booleans:
+    """Mark the answered tasks that began early enough to be complete at the end of the log."""
+    answered = np.isfinite(tasks.span)
+    if requests <= 1 or not answered.any():
+        return answered
+    return answered & (tasks.start <= max(end_s - float(tasks.span[answered].max()), end_s / 2))
 
 
-def _think_error(tasks: Tasks, seconds: float, present: float, pauses: Floats) -> float:
+def _after(trips: Floats, spans: Floats, think: Floats) -> float:
+    """Return the mean work of a task after its last response in seconds, 0 where the log does not have think times."""
+    after = trips - spans - think
+    after = after[np.isfinite(after)]
+    return max(float(after.mean()), 0.0) if len(after) else 0.0
+
+
+def _think_error(tasks: Tasks, whole: Booleans, seconds: float, present: float, pauses: Floats) -> float:
     """Return the standard error of the think time, with ``present`` users for ``seconds``.
 
-    User u waits R_u seconds and begins n_u tasks; ``seconds`` - R_u - n_u Z varies from user to user. Of a few users
-    the variation of their ``pauses`` counts.
+    User u is in n_u tasks for S_u seconds; ``seconds`` - S_u - n_u Z varies from user to user. Of a few users
+    the variation of their ``pauses`` counts. A task that is not ``whole`` has the mean span.
     """
     n = len(tasks)
     _, who = np.unique(tasks.user, return_inverse=True)
@@ -300,7 +332,7 @@ def _think_error(tasks: Tasks, seconds: float, present: float, pauses: Floats) -
     if len(counts) < MIN_USERS:
         return float(pauses.std(ddof=1)) / math.sqrt(n) if len(pauses) > 1 else math.nan
     idle = max(round(present) - len(counts), 0)
-    spans = np.where(np.isfinite(tasks.span), tasks.span, np.nanmean(tasks.span))
+    spans = np.where(whole, tasks.span, tasks.span[whole].mean())
     off = np.pad(np.bincount(who, weights=spans), (0, idle))
     counts = np.pad(counts, (0, idle))
     off += counts * ((seconds - off.mean()) / counts.mean()) - seconds
