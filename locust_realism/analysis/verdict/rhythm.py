@@ -6,15 +6,17 @@ import math
 
 import numpy as np
 
-from locust_realism.analysis.percentiles import Floats
+from locust_realism.analysis.percentiles import Floats, Int64
 from locust_realism.analysis.stats.intervals import coefficient_of_variation, user_ranks
-from locust_realism.analysis.verdict.dispersion import REGULAR, Stalls
+from locust_realism.analysis.verdict.dispersion import MIN_STALLS, REGULAR, Stalls
 from locust_realism.recording.launches import LaunchLog
 
 RARE = 7.0
 """Excess over ln(n) mean gaps that the longest of n exponential gaps has once in 1,000 runs: exp(-7) = 0.0009."""
-STUCK = 5
-"""Fewest requests launched before the last fifth of a stall, so that the generator itself was running."""
+STUCK = 3
+"""Fewest users that launch in the midst of a stall, so that the generator itself was running."""
+ENOUGH = 100
+"""Fewest responses outside of possible stalls from which the usual ones are known."""
 AT_ONCE_S = 0.05
 AT_ONCE = 0.2
 """Longest pause between a failure and its repetition: in seconds, or in mean pauses after a success if longer."""
@@ -32,10 +34,10 @@ LINE = 12.0
 
 
 def answer_stalls(log: LaunchLog) -> Stalls | None:
-    """Return the server's stalls, None with fewer than three.
+    """Return the server's stalls of a log in launch order, None with fewer than three.
 
-    A stall is a time without an answer that is longer than any in 1,000 runs with independent answers, while requests
-    go on leaving.
+    A stall is a time without an answer in which requests go on leaving, and which the usual response times of all
+    requests under way exclude: their joint probability occurs once in 1,000 runs.
 
     >>> launches = np.arange(20_000) * 1000
     >>> stalled = np.where(launches % 2_000_000 < 300_000, 300_000 - launches % 2_000_000, 0)
@@ -43,20 +45,52 @@ def answer_stalls(log: LaunchLog) -> Stalls | None:
     Stalls(number=9, mean_s=0.301, period_s=2.0, regular=True)
     """
     known = log.response_us >= 0
-    launches, ends = log.launch_us[known], np.sort(log.launch_us[known] + log.response_us[known])
+    launches, took = log.launch_us[known], log.response_us[known]
+    ends = np.sort(launches + took)
     n = len(ends) - 1
     if n < 100 or ends[-1] <= ends[0]:
         return None
-    gaps = np.diff(ends)
-    least = (math.log(n) + RARE) * float(ends[-1] - ends[0]) / n
-    at = np.flatnonzero(gaps > least)
-    first, last = (np.searchsorted(launches, edge) for edge in (ends[at], ends[at] + 0.8 * gaps[at]))
-    at = at[last - first >= STUCK]
-    if len(at) < 3:
+    gaps, mean = np.diff(ends), float(ends[-1] - ends[0]) / n
+    rare = math.log(n) + RARE
+    at = np.flatnonzero(gaps > rare * mean)
+    # A generator that stops launches nothing meanwhile, and answers seldom pause for half that long before.
+    running = (
+        np.searchsorted(launches, ends[at] + rare * mean / 2),
+        np.searchsorted(launches, ends[at] + 0.8 * gaps[at]),
+    )
+    left = running[1] - running[0] >= STUCK
+    at, running = at[left], np.transpose(running)[left]
+    if len(at) < MIN_STALLS:
         return None
-    between = np.diff(ends[at]) / 1e6
+    near = np.searchsorted(launches, np.transpose((ends[at] - gaps[at], ends[at + 1])))
+    usual = np.ones(len(took), dtype=np.bool_)
+    for first, last in near.tolist():
+        usual[first:last] = False
+    ordered = np.sort(took[usual] if usual.sum() >= ENOUGH else took)
+    users = user_ranks(log)[0][known]
+    users = np.where(users >= 0, users, -1 - ((launches - launches[0]) / mean).astype(np.int64))
+    found = []
+    for gap, (first, last), (begin, end) in zip(at.tolist(), near.tolist(), running.tolist(), strict=True):
+        rows = np.arange(first, last)[launches[first:last] + took[first:last] >= ends[gap + 1]]
+        since = launches[rows]
+        longer = _log_share(ordered, ends[gap + 1] - since) - _log_share(ordered, np.maximum(ends[gap] - since, 0))
+        # Parallel requests of a user share their delays: they count once.
+        _, who = np.unique(users[rows], return_inverse=True)
+        chance = float((np.bincount(who, weights=longer) / np.bincount(who)).sum())
+        if chance < -rare and len(np.unique(users[begin:end])) >= STUCK:
+            found.append(gap)
+    if len(found) < MIN_STALLS:
+        return None
+    between = np.diff(ends[found]) / 1e6
     regular = coefficient_of_variation(between) < REGULAR
-    return Stalls(len(at), float(gaps[at].mean()) / 1e6, float(between.mean()), regular)
+    return Stalls(len(found), float(gaps[found].mean()) / 1e6, float(between.mean()), regular)
+
+
+def _log_share(ordered: Int64, times: Int64) -> Floats:
+    """Return the logarithm of the share of ascending values that are at least as large as each of ``times``."""
+    n = len(ordered)
+    shares: Floats = np.log((n + 1 - np.searchsorted(ordered, times)) / (n + 1))
+    return shares
 
 
 def retry_share(log: LaunchLog) -> float:
