@@ -7,7 +7,7 @@ from dataclasses import replace
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from verdict_support import BOUNDS, SCALE, SOUND, SOUND_GAPS, SOUND_USERS
+from verdict_support import BOUNDS, CHANGES, SCALE, SOUND, SOUND_GAPS, SOUND_USERS
 
 from locust_realism.analysis.document import AMBER, GREEN, NO_DATA, RED
 from locust_realism.analysis.settings import WorkloadModel
@@ -24,11 +24,20 @@ BUNCHED = replace(SOUND_GAPS, cov=1.3, short_share=2.0, cov_without_longest=1.25
 WAVES = [SCALE | {"idc": 3.0}]
 
 
+FACTS = ("blockers", "others", "pauses", "missed_launches", "model", "clock_offset_sd_us")
+
+
 def run(health=None, *, gaps=BUNCHED, users=SOUND_USERS, **more):
     """Return evidence with figures of the generator's health over the idle ones; launches are bunched by default."""
-    facts = {key: more.pop(key) for key in ("blockers", "others", "pauses", "missed_launches", "model") if key in more}
+    facts = {key: more.pop(key) for key in FACTS if key in more}
     known = replace(SOUND.facts, health=IDLE | (health or {}), **facts)
     return replace(SOUND, gaps=gaps, users=users, facts=known, **more)
+
+
+def halves(figure, change):
+    """Return the comparison of two halves of a run of which this figure differs by this share."""
+    changed = {figure: {"change": change, "standard_error": 0.004, "segments": 10}}
+    return {"enough": True, "changes": CHANGES | changed, "mser5_share": 0.01}
 
 
 def even(**more):
@@ -46,6 +55,8 @@ PLACE = {"blockers": [("locustfile.py:12 in hash_password", 0.4)]}
 STALLS = Stalls(12, 0.3, 3.0, regular=True)
 WAITING = replace(SOUND_USERS, response_share=0.2)
 USERS = "bunches that the users make themselves"
+OWN_WORK = "an event loop full of Locust's own work"
+CLOCKS = ("clock offsets between workers", "a coarse clock")
 FIRST = [
     # cause, evidence, words of its evidence and remedy, and evidence just inside the bound with its cause
     ("a CPU limit of the container", run({"throttled": 0.06}), "6.0%", "Raise the CPU limit",
@@ -55,8 +66,10 @@ FIRST = [
      "lasted 500 ms, at 6.0 s", "SIGSTOP", run({"stopped": 0.019})),
     ("code that blocks the event loop", run({"blocked": 0.5}, **PLACE), "locustfile.py:12 in hash_password 40%",
      "Move that code out", run({"blocked": 0.09}, blockers=[("a.py:1 in f", 0.09)])),
-    ("code that blocks the event loop", run({"blocked": 0.5}), "No place in the locustfile", "Move that code out",
-     run({"blocked": 0.09})),
+    (OWN_WORK, run({"blocked": 0.5}), "No code of the tasks did it: it is Locust's own work",
+     "Add workers (--processes), or lower the load", run({"blocked": 0.09})),
+    (OWN_WORK, run({"blocked": 0.5}, blockers=[("a.py:1 in f", 0.02)]), "little of it (a.py:1 in f 2.0%)",
+     "Add workers (--processes), or lower the load", run({"blocked": 0.09})),
     ("code that blocks the event loop", run({"blocked": 0.5, "cpu_max": 0.97}, **PLACE), "97%", "Or: Add workers (",
      run({"blocked": 0.09})),
     ("a process of the generator at its limit", run({"cpu_max": 0.97}), "97% of a core", "Add workers (--processes)",
@@ -69,21 +82,22 @@ FIRST = [
      run({"machine_cpu": 0.89})),
     ("a machine full of the generator's own processes", run({"machine_cpu": 0.97, "generator_cpu": 1.8}), "1.8 cores",
      "more machines", run({"machine_cpu": 0.89, "generator_cpu": 1.8})),
-    ("a single pause", run(gaps=PAUSE, pauses=[(41.0, 2.9)]), "4 s, at 40.0 s", "analyse the run without it",
+    ("a single pause", run(gaps=PAUSE, pauses=[(41.0, 2.9)]), "4 s, at 40.0 s", "Analyse the run without it",
      run(gaps=replace(PAUSE, cov_without_longest=1.2))),
     ("too few users for the planned launches", run(**LATE), "50 planned launches found no", "Start more users", None),
     ("too few users for the planned launches", run(**LATE | {"missed_launches": 0, "lateness_p50_s": 0.5}),
      "at least 1 s after", "more users", None),
     ("retries of failed requests", run(gaps=SOUND_GAPS, retries=0.2), "20.0% of the launches", "before they try again",
      None),
-    ("a server that stalls", run(users=WAITING, gaps=SOUND_GAPS, server_stalls=STALLS), "12 times, for 300 ms",
-     "garbage collection", None),
+    ("a server that stalls", run(users=WAITING, gaps=SOUND_GAPS, server_stalls=STALLS),
+     "no answer for 300 ms on average, 12 times", "garbage collection", None),
     ("users that move in step", step(), "period of 1 s", "one by one at random", run(period_s=1.0)),
     ("repeated pauses of the test", run(stalls=STALLS), "about every 3 s. The event loop was on time", "at this rhythm",
      run(stalls=Stalls(2, 0.3, 3.0))),
     ("a server that paces its users", run(users=WAITING, gaps=SOUND_GAPS), "20.0% of their", "open arrivals", None),
-    (USERS, run(period_s=5.0), "on time (2.0 ms late at most). The launches repeat with a period of 5 s",
-     "in the tasks", None),
+    (USERS, run(period_s=5.0), "at most 2.0 ms late. The launches repeat with a period of 5 s", "in the tasks", None),
+    ("launches in batches", run({"loop_lag_p99_ms": 45.0, "blocked": 0.06}), "at most 45.0 ms late", "Lower the load",
+     run()),
     ("launches that are too even", even(), "CoV of the times between launches is 0.50", "think times", None),
     ("too few users or too regular ones",
      even(groups=[{"users": k, "n": 1000 * k, "cov": 0.5} for k in (1, 10, 100)]), "off 1", "more users", None),
@@ -192,7 +206,7 @@ def test_without_any_figure_of_the_generator_no_reason_is_made_up():
 LEVELS = {
     "cpu_max": (0.06, 0.97), "machine_cpu": (0.3, 0.97), "generator_cpu": (0.06, 1.9), "run_wait": (0.01, 0.4),
     "steal": (0.0, 0.3), "throttled": (0.0, 0.3), "stopped": (0.0, 0.3), "blocked": (0.01, 0.5),
-    "loop_lag_p99_ms": (2.0, 250.0),
+    "loop_lag_p99_ms": (2.0, 8.0, 45.0, 250.0),
 }  # fmt: skip
 
 
@@ -207,7 +221,11 @@ def test_no_remedy_contradicts_a_figure_beside_it(known, late):
         for cause in judge(run(health, **known, **late), BOUNDS)["causes"]:
             remedy = cause["remedy"]
             where = (health, cause["name"], remedy)
-            if "dd workers" in remedy:
+            if cause["name"] == OWN_WORK:
+                assert health["blocked"] >= 0.1, where
+                assert not place, where
+                assert not crowded, where
+            elif "dd workers" in remedy:
                 assert health["cpu_max"] >= 0.8, where
                 assert ("on another machine" in remedy) == crowded, where
             if "Move ffmpeg" in remedy or "Move the other programs" in remedy:
@@ -219,9 +237,123 @@ def test_no_remedy_contradicts_a_figure_beside_it(known, late):
             assert "Raise the CPU limit" not in remedy or health["throttled"] >= 0.05, where
             assert "CPUs are its own" not in remedy or health["steal"] >= 0.05, where
             assert "SIGSTOP" not in remedy or health["stopped"] >= 0.02, where
-            assert "Move that code" not in remedy or health["blocked"] >= 0.1 or place, where
+            assert "Move that code" not in remedy or place, where
             assert "Start more users" not in remedy or late, where
             assert cause["name"] != USERS or health["loop_lag_p99_ms"] < 50, where
+
+
+LISTED = [(30.05 * k, 0.5) for k in range(1, 11)]
+"""Ten pauses of the event loop; none overlaps the longest gap, which begins at 40 s."""
+SHAPES = {
+    "gaps": (BUNCHED, PAUSE, replace(SOUND_GAPS, longest_s=0.2)),
+    "pauses": ([], LISTED, [*LISTED[1:], (40.05, 0.5)]),
+    "stalls": (None, STALLS, Stalls(20, 0.2, 3.0)),
+    "server_stalls": (None, STALLS, Stalls(12, 0.3, 3.0)),
+    "retries": (0.0, 0.2),
+    "steady": (halves("p95", 0.001), halves("p95", -0.31), halves("rate", 0.2)),
+    "clock_offset_sd_us": (20.0, 1500.0, 15_000.0),
+}
+
+
+@pytest.mark.parametrize("lag_ms", [2.0, 8.0, 12.0, 45.0, 250.0])
+def test_no_remedy_contradicts_a_pause_a_stall_a_clock_or_a_half(lag_ms):
+    """All combinations of pauses of the event loop, stalls, retries, halves and clocks."""
+    rows = [row | {"cov": 2.0} for row in SOUND.workers]
+    for values in itertools.product(*SHAPES.values()):
+        shape = dict(zip(SHAPES, values, strict=True))
+        causes = judge(run({"loop_lag_p99_ms": lag_ms}, workers=rows, **shape), BOUNDS)["causes"]
+        overlaps = (40.05, 0.5) in shape["pauses"]
+        for cause in causes:
+            evidence, remedy, name = cause["evidence"], cause["remedy"], cause["name"]
+            where = (lag_ms, shape, name, evidence, remedy)
+            assert "late at most" not in evidence, where
+            if "event loop was on time" in evidence:
+                assert lag_ms < 10, where
+                assert not overlaps, where
+                stopped_s = shape["stalls"].mean_s if "All launches" in evidence else shape["gaps"].longest_s
+                assert stopped_s > 0.25, where
+                assert "generator" not in remedy, where
+            if "stood still" in evidence or "stopped the generator" in remedy:
+                assert overlaps, where
+            if name in ("repeated pauses of the test", "a server that stalls"):
+                stalls = shape["stalls" if name.startswith("repeated") else "server_stalls"]
+                assert ("at this rhythm" in remedy) == ("about every" in evidence) == stalls.regular, where
+            if cause["check"] == 11:
+                assert ("planned rate" in remedy) == ("launch rate" in evidence), where
+            if name in CLOCKS:
+                assert cause["consequences"] == [], where
+                assert shape["clock_offset_sd_us"] > 1000, where
+                assert cause["status"] == RED or cause is causes[-1], where
+            assert "before they try again" not in remedy or shape["retries"], where
+            assert name != USERS or lag_ms < 50, where
+
+
+def test_clock_offsets_and_a_coarse_clock_explain_no_other_check():
+    """Amber offsets stand last; red ones stand behind causes with evidence of their own and before the others."""
+    first, last = judge(replace(step(clock_offset_sd_us=1500.0), period_s=1.0), BOUNDS)["causes"]
+    assert (first["name"], last["name"]) == ("users that move in step", CLOCKS[0])
+    assert (last["status"], last["consequences"]) == (AMBER, [])
+    rows = [row | {"cov": 2.0} for row in SOUND.workers]
+    red = {"clock_offset_sd_us": 15_000.0, "workers": rows}
+    assert [cause["name"] for cause in judge(step(**red), BOUNDS)["causes"]] == ["users that move in step", CLOCKS[0]]
+    assert [cause["name"] for cause in judge(run(**red), BOUNDS)["causes"]] == [CLOCKS[0], USERS]
+    paused = judge(replace(run(gaps=replace(PAUSE, rate=200.0)), tick_us=1000), BOUNDS)["causes"]
+    assert [(cause["name"], cause["status"]) for cause in paused] == [("a single pause", RED), (CLOCKS[1], AMBER)]
+    assert [(cause["check"], cause["consequences"]) for cause in paused] == [(2, [1]), (9, [])]
+
+
+@pytest.mark.parametrize(
+    ("evidence", "stood"),
+    [
+        (run(gaps=PAUSE), False),
+        (run(gaps=PAUSE, pauses=[(60.0, 0.5)]), False),
+        (run(gaps=PAUSE, pauses=[(41.0, 2.9)]), True),
+        (run(gaps=PAUSE, pauses=[(41.0, 0.9)]), None),
+        (run(gaps=replace(PAUSE, rate=400.0, longest_s=0.2)), None),  # shorter than the pauses that are listed
+        (run({"loop_lag_p99_ms": 12.0}, gaps=PAUSE), None),
+        (run(gaps=replace(PAUSE, longest_s=0.45), pauses=[(60.0 + k, 0.5) for k in range(10)]), None),
+        (run(stalls=STALLS), False),
+        (run(stalls=STALLS, pauses=[(60.0, 0.5)]), None),
+        (run(stalls=Stalls(20, 0.2, 30.0)), None),
+        (run(stalls=Stalls(20, 0.5, 30.0, regular=True), pauses=[(10.0 + 30 * k, 0.5) for k in range(10)]), True),
+        (run(stalls=Stalls(20, 0.5, 30.0, regular=True), pauses=[(10.0 + 30 * k, 0.5) for k in range(4)]), None),
+    ],
+)
+def test_the_event_loop_was_on_time_only_where_it_was_measured(evidence, stood):
+    """Listed pauses that overlap show that it stood; otherwise the gap must be long, and the lag small."""
+    cause = judge(evidence, BOUNDS)["causes"][0]
+    assert cause["name"] in ("a single pause", "repeated pauses of the test")
+    assert ("The event loop was on time." in cause["evidence"]) == (stood is False)
+    assert ("of the generator stood still" in cause["evidence"]) == (stood is True)
+    assert ("stopped the generator" in cause["remedy"]) == (stood is True)
+    assert ("generator" in cause["remedy"]) == (stood is not False)
+
+
+def test_bunches_are_not_the_users_own_where_the_event_loop_may_make_them():
+    """Late wake-ups in 6 % of the time may bunch 10 % of the launches; those in 2 % of the time cannot."""
+    assert judge(run({"loop_lag_p99_ms": 45.0, "blocked": 0.06}), BOUNDS)["causes"][0]["name"] == "launches in batches"
+    rare = judge(run({"loop_lag_p99_ms": 45.0, "blocked": 0.02}), BOUNDS)["causes"][0]
+    assert rare["name"] == USERS
+    assert "at most 45.0 ms late. It was late 3.0% of the time: too rarely" in rare["evidence"]
+    assert "too rarely" not in judge(run(), BOUNDS)["causes"][0]["evidence"]
+
+
+@pytest.mark.parametrize(("missed", "words"), [(0, "launches left at least 1 s after"), (50, "With these as 1 s late")])
+def test_launches_that_were_missed_did_not_come_late(missed, words):
+    late = replace(run(**LATE | {"missed_launches": missed}), lateness_p50_s=0.5)
+    assert words in judge(late, BOUNDS)["causes"][0]["evidence"]
+
+
+def test_the_dependence_of_the_gaps_makes_no_number_of_users_red():
+    """Check 9 is red by itself beside an amber check 7; a red check 7 takes it along."""
+    groups = [{"users": k, "n": 10**6, "cov": cov} for k, cov in ((1, 0.6), (10, 0.8), (100, 0.97))]
+    off = run(gaps=replace(SOUND_GAPS, correlations=(-0.3,)), groups=groups)
+    found = judge(off, BOUNDS)["causes"]
+    assert [(cause["name"], cause["status"]) for cause in found] == [
+        ("gaps that depend on each other", RED), ("too few users or too regular ones", AMBER),
+    ]  # fmt: skip
+    (cause,) = judge(replace(off, groups=[row | {"cov": 0.8} for row in groups]), BOUNDS)["causes"]
+    assert (cause["name"], cause["status"], cause["consequences"]) == ("too few users or too regular ones", RED, [9])
 
 
 STATUSES = st.sampled_from([GREEN, AMBER, RED, NO_DATA])
@@ -271,7 +403,7 @@ def test_a_loop_that_no_code_of_the_user_blocks_may_be_late_by_what_users_do():
     some = replace(SOUND_USERS, user_cov=0.25)
     assert judge(run(late, users=some), BOUNDS)["causes"][0]["name"] == "users that move in step"
     assert judge(run(late, users=some, **PLACE), BOUNDS)["causes"][0]["name"] == "code that blocks the event loop"
-    assert judge(run(late), BOUNDS)["causes"][0]["name"] == "code that blocks the event loop"
+    assert judge(run(late), BOUNDS)["causes"][0]["name"] == OWN_WORK
 
 
 def test_constant_think_times_are_the_cause_on_a_busy_machine_too():

@@ -15,6 +15,7 @@ from verdict_support import BOUNDS, CHANGES, SCALE, SOUND, SOUND_GAPS, SOUND_USE
 from locust_realism.analysis.document import AMBER, GREEN, NO_DATA, RED
 from locust_realism.analysis.settings import AnalysisSettings, VerdictBounds, WorkloadModel, grade, parse_bounds
 from locust_realism.analysis.summary import summarize
+from locust_realism.analysis.verdict import readings
 from locust_realism.analysis.verdict.causes import CAUSES, root_causes
 from locust_realism.analysis.verdict.checks import CHECKS, Finding
 from locust_realism.analysis.verdict.dispersion import Stalls
@@ -86,6 +87,10 @@ COLOURS = [
     (3, gaps(short_share=0.5), AMBER),
     (3, gaps(short_share=1.3, n=200), NO_DATA),
     (3, gaps(short_share=1.3, n=800), GREEN),
+    (3, gaps(short_share=0.99, n=200), NO_DATA),
+    (3, gaps(short_share=1.01, n=342), NO_DATA),
+    (3, gaps(short_share=0.99, n=343), GREEN),
+    (3, gaps(short_share=0.2, n=200), AMBER),
     (4, replace(SOUND, lateness_p99_s=0.05), AMBER),
     (4, replace(SOUND, lateness_p99_s=0.2), RED),
     (4, replace(gaps(short_share=2.0), lateness_p99_s=0.05), RED),
@@ -117,10 +122,15 @@ COLOURS = [
     (7, group_rows(0.6, 0.8, 0.97), AMBER),
     (7, group_rows(0.6, 0.7, 0.8), RED),
     (7, replace(SOUND, users=UserTimes()), NO_DATA),
+    (7, users(users=1), NO_DATA),
+    (7, replace(SOUND, groups=[{"users": 100, "n": 99, "cov": 1.0}]), NO_DATA),
+    (7, replace(SOUND, groups=[{"users": 100, "n": 999, "cov": 1.0}]), NO_DATA),
     (8, users(think_mean=1.03), AMBER),
     (8, users(think_mean=0.9), RED),
     (8, users(think_mean=1.03, think_se=0.015), GREEN),
     (8, users(user_cov=0.2), AMBER),
+    (8, users(think_mean=1.03, think_se=0.05), NO_DATA),
+    (8, replace(users(user_cov=math.nan), facts=replace(SOUND.facts, model=WorkloadModel(kind="closed"))), NO_DATA),
     (8, replace(SOUND, facts=OPEN), NO_DATA),
     (9, gaps(correlations=(0.07,)), AMBER),
     (9, gaps(correlations=(-0.3,)), RED),
@@ -154,9 +164,53 @@ def test_each_check_turns_its_colours_at_its_bounds(number, evidence, status):
     assert finding.seen.endswith(".")
     assert "nan" not in finding.seen
     row = next(row for row in judge(evidence, BOUNDS)["checks"] if row["id"] == number)
-    if status == NO_DATA:
-        assert (row["value"], row["bound"], row["meaning"]) == (None, None, "")
+    assert (row["value"], row["bound"]) == (finding.value, finding.bound)
     assert bool(row["meaning"]) == (status in (AMBER, RED))
+
+
+def test_not_enough_data_never_stands_beside_a_value_or_a_bound():
+    """All checks on all evidence of the table; every other status has a bound, and an effect beyond it is not green."""
+    for _, evidence, _ in COLOURS:
+        for row in judge(evidence, BOUNDS)["checks"]:
+            known = row["status"] != NO_DATA
+            assert known or (row["value"], row["meaning"]) == (None, ""), row
+            assert (row["bound"] is not None) == known, row
+            if isinstance(row["bound"], float) and row["value"] is not None and row["id"] not in (2, 8, 11):
+                assert (row["value"] > row["bound"]) <= (row["status"] != GREEN), row
+
+
+def test_a_group_of_users_is_judged_by_the_tolerance_that_its_sentence_names():
+    """Chance widens 0.05 to 0.095 for 1,000 gaps; a quarter of the users is the most that may be needed."""
+    rows = [{"users": k, "n": 50 * k, "cov": cov} for k, cov in ((1, 0.5), (5, 0.7), (10, 0.8), (20, 0.934))]
+    few = replace(SOUND, groups=rows, users=replace(SOUND_USERS, users=20))
+    found = CHECK[7](few, BOUNDS)
+    assert (found.status, found.value, found.bound) == (AMBER, 20, 5)
+    assert found.seen == (
+        "The CoV of the launches of 20 of 20 users together is 0.93, within 1.00 +- 0.09; that of the next "
+        "smaller group is not. At most 25% of the users (5) may be needed."
+    )
+    more = [row | {"n": 100 * row["n"]} for row in rows]
+    red = CHECK[7](replace(few, groups=more), BOUNDS)
+    assert (red.status, red.value) == (AMBER, None)
+    assert red.seen == "The CoV of the launches of all 20 users together is 0.93, off 1.00 by more than 0.05."
+    sound = CHECK[7](replace(few, groups=[row | {"cov": 1.0} for row in rows]), BOUNDS)
+    assert (sound.status, sound.value, "smaller group" in sound.seen) == (GREEN, 1, False)
+
+
+def test_groups_without_data_name_the_reason():
+    unknown, one = replace(SOUND, users=UserTimes()), users(users=1)
+    few = replace(SOUND, groups=[{"users": 100, "n": 99, "cov": 1.0}])
+    assert "does not record which user" in CHECK[7](unknown, BOUNDS).seen
+    assert CHECK[7](one, BOUNDS).seen == "One user has no groups."
+    assert CHECK[7](few, BOUNDS).seen == "Only 99 gaps between launches; it takes 100."
+
+
+def test_a_warm_up_names_the_mean_that_shows_it():
+    """The figure of check 11 is the one that decides, and so is its meaning."""
+    found = CHECK[11](steady("mean", 0.2, mser5_share=0.7), BOUNDS)
+    assert (found.value, found.meaning) == (0.2, readings.UNSTEADY)
+    assert found.seen.startswith("The mean response time of the second half differs by +20.0%")
+    assert CHECK[11](steady("rate", 0.2), BOUNDS).meaning == readings.DRIFTING
 
 
 @pytest.mark.parametrize("number", range(1, 13))
@@ -271,6 +325,37 @@ def test_offsets_of_independent_workers_do_no_harm_but_are_not_certified():
     verdict = summarize(shifted, settings=AnalysisSettings(charts=False), facts=facts)["verdict"]
     assert verdict["overall"] == AMBER
     assert verdict["causes"][0]["name"] == "clock offsets between workers"
+
+
+def jtl_with_a_pause(rng, n):
+    """Poisson launches of 200/s with one pause of 5 s, in whole milliseconds."""
+    log, _ = calibration.poisson(rng, n, 200.0)
+    late = np.where(np.arange(n) >= n // 2, 5_000_000, 0)
+    launches = (log.launch_us + late) // 1000 * 1000
+    return replace(log, launch_us=launches, planned_us=np.full(n, -1)), Facts(model=WorkloadModel(kind="open"))
+
+
+def remote_constant_think(rng, n):
+    """100 users with a constant think time on four workers whose clocks are off by 2 ms."""
+    log, facts = calibration.constant_think(rng, n)
+    worker = (log.slot % 4).astype(np.int32)
+    seen = log.launch_us + np.rint(rng.normal(0, 2000, 4)).astype(np.int64)[worker]
+    log = replace(log, worker=worker, launch_us=seen).take(np.argsort(seen, kind="stable"))
+    return log, replace(facts, clock_offset_sd_us=2000.0)
+
+
+@pytest.mark.parametrize(
+    ("simulate", "first", "last"),
+    [
+        (jtl_with_a_pause, "a single pause", "a coarse clock"),
+        (remote_constant_think, "users that move in step", "clock offsets between workers"),
+    ],
+)
+def test_what_a_clock_hides_is_not_what_it_shows(simulate, first, last):
+    """The clock is the last, amber cause, without consequences."""
+    causes = _verdict(simulate)["causes"]
+    assert (causes[0]["name"], causes[0]["status"]) == (first, RED)
+    assert (causes[-1]["name"], causes[-1]["status"], causes[-1]["consequences"]) == (last, AMBER, [])
 
 
 def test_the_bunches_of_each_worker_are_measured_on_its_own_clock():

@@ -15,11 +15,12 @@ from locust_realism.analysis.document import AMBER, NO_DATA, RED, SEVERITY, Stat
 from locust_realism.analysis.document import Cause as CauseRow
 from locust_realism.analysis.settings import VerdictBounds
 from locust_realism.analysis.verdict import readings
-from locust_realism.analysis.verdict.checks import Finding, largest_cov
+from locust_realism.analysis.verdict.checks import Finding, largest_cov, short_gap_share
 from locust_realism.analysis.verdict.dispersion import Stalls
-from locust_realism.analysis.verdict.evidence import SHORT_GAP_SHARE, Evidence
+from locust_realism.analysis.verdict.evidence import Evidence
 from locust_realism.analysis.verdict.readings import FEEDBACK, HEAVY, THINK
 from locust_realism.common.durations import write_duration
+from locust_realism.recording.diagnosis import MAX_PAUSES, PAUSE_S
 
 Findings = Mapping[int, Finding]
 
@@ -40,6 +41,10 @@ CONSTANT = 0.1
 """CoV of one user's round trips below which the think times are constant, whatever else delays the users."""
 SMOOTH = 1.5
 """Index of dispersion at the shortest scale, over the model's, below which a rate varies smoothly."""
+PROMPT_MS = 5.0
+"""Lag of the event loop in milliseconds, or a mean gap if longer, below which it was on time."""
+RARE_LAG = 0.5
+"""Late wake-ups of the event loop, over the surplus of short gaps, below which the surplus is not their work."""
 WAVE_TRIPS = 3
 """Round trips in a period from which on the rate varies, and not the users' steps."""
 
@@ -96,6 +101,12 @@ class Case:
         return found
 
     @property
+    def beyond_users(self) -> set[int]:
+        """Checks that the number of users does not explain: gaps of worse dependence than its own checks."""
+        own = self.f[7].status == RED or (self.too_even and self.f[1].status == RED)
+        return {9} if self.f[9].status == RED and not own else set()
+
+    @property
     def busy(self) -> bool:
         """True if a process of the generator uses its core, or the part that it gets."""
         return self.health("cpu_max") >= self.b.cpu_amber
@@ -113,22 +124,38 @@ class Case:
 
     @property
     def own_cores(self) -> float:
-        """Cores that the generator's processes use on the machine of ``others``, or in all if nobody looked there."""
+        """Cores that the generator's processes use on the machine of ``others``, or in all where that is unknown."""
         own = self.e.facts.own_cores
         return self.health("generator_cpu") if math.isnan(own) else own
 
     @property
-    def on_time(self) -> bool:
-        """True if the event loop woke its users on time and no figure of the system is a cause."""
+    def undisturbed(self) -> bool:
+        """True if the lag of the event loop is green and no figure of the system is a cause."""
         return self.health("loop_lag_p99_ms") < 1e3 * self.b.loop_lag_amber_s and not self.disturbed
+
+    @property
+    def prompt(self) -> bool:
+        """True if the event loop woke its users on time in almost all seconds."""
+        return self.undisturbed and self.health("loop_lag_p99_ms") < max(PROMPT_MS, 1e3 / self.e.gaps.rate)
+
+    @property
+    def late(self) -> float:
+        """Share of the time in which the event loop was late, at most; NaN if it is unknown."""
+        return self.health("blocked") + sum(filter(math.isfinite, map(self.health, ("run_wait", *_STOLEN))))
+
+    @property
+    def by_users(self) -> bool:
+        """True if the event loop was late by too little, or too rarely, to make the bunches."""
+        surplus = (self.e.gaps.short_share - 1) * short_gap_share(self.e)
+        return self.prompt or (self.undisturbed and self.late < RARE_LAG * surplus)
 
     @property
     def disturbed(self) -> bool:
         """True if a figure of the system is large enough to be a cause."""
-        return self.busy or self.crowded or any(map(self.over, _TAKEN))
+        return self.busy or self.crowded or any(map(self.over, (*_STOLEN, "blocked")))
 
 
-_TAKEN = ("throttled", "steal", "stopped", "blocked")
+_STOLEN = ("throttled", "steal", "stopped")
 
 
 @dataclass(frozen=True)
@@ -153,11 +180,11 @@ def _lower(case: Case) -> str:
     return "Lower the load, and look at what delays the processes: no measured share of their time explains it."
 
 
-def _says(text: str) -> Callable[[Case], str]:
+def _text(text: str) -> Callable[[Case], str]:
     return lambda case: text
 
 
-def _seen(*numbers: int) -> Callable[[Case], str]:
+def _observed(*numbers: int) -> Callable[[Case], str]:
     """Return the observations of those of the checks that are bad."""
     return lambda case: " ".join(case.f[number].seen for number in numbers if case.f[number].bad)
 
@@ -179,6 +206,13 @@ def _own_cpu(case: Case) -> str:
     return "" if math.isnan(cpu) else f" The busiest process of the generator used {_share(cpu)} of a core."
 
 
+def _lag(case: Case) -> str:
+    lag = case.health("loop_lag_p99_ms")
+    if math.isnan(lag):
+        return ""
+    return f" In 19 of 20 seconds the event loop woke 99 % of the users at most {lag:,.1f} ms late."
+
+
 def _longest_stall(case: Case) -> str:
     if not case.e.facts.pauses:
         return ""
@@ -196,8 +230,7 @@ def _single_pause(case: Case) -> bool:
         return False
     # Launches that were due in the pause leave together after it.
     burst = min(paused / g.n, 0.5)
-    share = SHORT_GAP_SHARE if math.isnan(case.e.short_gap_s) else -math.expm1(-case.e.short_gap_s * g.rate)
-    if case.short and g.short_share > case.b.bunch_amber + burst / share:
+    if case.short and g.short_share > case.b.bunch_amber + burst / short_gap_share(case.e):
         return False
     # Root mean square of the longest thousandth in mean gaps: about ln(1000) + 1 for exponential gaps.
     longest = math.sqrt(g.longest_share * g.n * (1 + g.cov**2) / math.ceil(g.n / 1000))
@@ -206,18 +239,47 @@ def _single_pause(case: Case) -> bool:
     return sound and (case.f[2].bad or longest > math.log(min(g.n, 1000)) + 7)
 
 
-def _during_pause(case: Case) -> str:
-    g, facts = case.e.gaps, case.e.facts
-    text = f"The longest gap lasts {write_duration(g.longest_s)}, at {g.longest_at_s:,.1f} s of the run. "
-    text += f"Without the longest gaps the CoV is {g.cov_without_longest:.2f}."
-    end = g.longest_at_s + g.longest_s
-    if not any(start <= end and start + length >= g.longest_at_s for start, length in facts.pauses):
-        return text + (" The event loop was on time." if case.on_time else "")
-    text += " The event loop of the generator stood still at that time."
-    blocked_s = sum(share for _, share in facts.blockers) * g.n / g.rate
-    if blocked_s >= g.longest_s / 2:
+def _loop_stood(case: Case, stalls: Stalls | None = None) -> bool | None:
+    """Return True if the event loop stood still in most of the longest gap, False if it was on time, None if unknown.
+
+    The times of ``stalls`` are not known: half as many listed pauses must be about as long, besides.
+    """
+    g, pauses = case.e.gaps, case.e.facts.pauses
+    length_s, end = g.longest_s if stalls is None else stalls.mean_s, g.longest_at_s + g.longest_s
+    overlap_s = sum(max(min(start + length, end) - max(start, g.longest_at_s), 0.0) for start, length in pauses)
+    alike = 0 if stalls is None else sum(length >= length_s / 2 for _, length in pauses)
+    if overlap_s > g.longest_s / 2 and (stalls is None or 2 * alike >= min(stalls.number, MAX_PAUSES)):
+        return True
+    # Shorter pauses are not listed.
+    least_s = min(length for _, length in pauses) if len(pauses) >= MAX_PAUSES else PAUSE_S
+    return False if length_s > least_s and case.prompt and not overlap_s and not alike else None
+
+
+def _loop(case: Case, stalls: Stalls | None = None) -> str:
+    """Return a sentence on the event loop in the pauses of the launches, empty if unknown."""
+    facts, stood = case.e.facts, _loop_stood(case, stalls)
+    if not stood:
+        return "" if stood is None else " The event loop was on time."
+    text = f" The event loop of the generator stood still at {'that time' if stalls is None else 'these times'}."
+    stood_s = case.e.gaps.longest_s if stalls is None else stalls.number * stalls.mean_s
+    blocked_s = sum(share for _, share in facts.blockers) * case.e.gaps.n / case.e.gaps.rate
+    if blocked_s >= stood_s / 2:
         return text + f" Code that blocked it: {_list(facts.blockers, _share)} of the run."
     return text + (f" Other programs ran: {_list(facts.others, _cores)} cores." if facts.others else "")
+
+
+def _find_stop(case: Case, when: str, stalls: Stalls | None = None) -> str:
+    stood = _loop_stood(case, stalls)
+    if stood:
+        return f"Look at what stopped the generator {when}."
+    others = "the network, the server, or all users at once"
+    return f"Look at what stopped {when}: {others if stood is False else f'the generator, {others}'}."
+
+
+def _during_pause(case: Case) -> str:
+    g = case.e.gaps
+    text = f"The longest gap lasts {write_duration(g.longest_s)}, at {g.longest_at_s:,.1f} s of the run. "
+    return f"{text}Without the longest gaps the CoV is {g.cov_without_longest:.2f}.{_loop(case)}"
 
 
 def _own_code(case: Case) -> bool:
@@ -226,10 +288,17 @@ def _own_code(case: Case) -> bool:
 
 
 def _blockers(case: Case) -> str:
-    places, share = case.e.facts.blockers, case.health("blocked")
+    share = case.health("blocked")
     text = "" if math.isnan(share) else f"Code on the event loop made {_share(share)} of its wake-ups late. "
-    text += f"Share of the time: {_list(places, _share)}." if places else "No place in the locustfile was found there."
-    return text + _own_cpu(case)
+    return f"{text}Share of the time: {_list(case.e.facts.blockers, _share)}.{_own_cpu(case)}"
+
+
+def _own_work(case: Case) -> str:
+    late, places = _share(case.health("blocked")), case.e.facts.blockers
+    code = (
+        f"Places in the code make little of it ({_list(places, _share)})" if places else "No code of the tasks did it"
+    )
+    return f"The event loop was late in {late} of its wake-ups. {code}: it is Locust's own work.{_own_cpu(case)}"
 
 
 def _others(case: Case) -> str:
@@ -275,11 +344,12 @@ def _too_few_for_plan(case: Case) -> bool:
 
 def _late_launches(case: Case) -> str:
     missed = case.e.facts.missed_launches
-    text = f"{missed:,} planned launches found no idle user within a second. " if missed else ""
-    text += f"The latest 1 % of all came at least {write_duration(case.e.lateness_p99_s)} after their planned time"
-    lag = case.health("loop_lag_p99_ms")
-    text += "." if math.isnan(lag) else f", while the event loop woke users at most {lag:,.1f} ms late."
-    return text + _own_cpu(case)
+    late = write_duration(case.e.lateness_p99_s)
+    text = f"The latest 1 % of the launches left at least {late} after their planned time."
+    if missed:
+        text = f"{missed:,} planned launches found no idle user within a second and never left. "
+        text += f"With these as 1 s late, 1 % of the planned launches are at least {late} late."
+    return text + _lag(case) + _own_cpu(case)
 
 
 def _more_users(case: Case) -> str:
@@ -290,14 +360,22 @@ def _more_users(case: Case) -> str:
 
 
 def _rhythm(stalls: Stalls) -> str:
-    every = f"about every {write_duration(stalls.period_s)}" if stalls.regular else "at irregular distances"
-    return f"{stalls.number:,} times, for {write_duration(stalls.mean_s)} on average, {every}"
+    every = f"about every {write_duration(stalls.period_s)}" if stalls.regular else "at irregular intervals"
+    return f"for {write_duration(stalls.mean_s)} on average, {stalls.number:,} times, {every}"
+
+
+def _when(stalls: Stalls) -> str:
+    return "at this rhythm" if stalls.regular else "at these times"
 
 
 def _stalls(case: Case) -> str:
     assert case.e.stalls is not None
-    on_time = " The event loop was on time." if case.on_time else ""
-    return f"All launches stopped {_rhythm(case.e.stalls)}.{on_time}"
+    return f"All launches stopped {_rhythm(case.e.stalls)}.{_loop(case, case.e.stalls)}"
+
+
+def _find_stops(case: Case) -> str:
+    assert case.e.stalls is not None
+    return _find_stop(case, _when(case.e.stalls), case.e.stalls)
 
 
 def _repeated_pauses(case: Case) -> bool:
@@ -308,7 +386,15 @@ def _repeated_pauses(case: Case) -> bool:
 
 def _server_stalls(case: Case) -> str:
     assert case.e.server_stalls is not None
-    return f"No answer came {_rhythm(case.e.server_stalls)}, while requests went on leaving; then all came together."
+    rhythm = _rhythm(case.e.server_stalls)
+    return f"The server gave no answer {rhythm}, while requests went on leaving; then all answers came together."
+
+
+def _find_server_stop(case: Case) -> str:
+    assert case.e.server_stalls is not None
+    when = _when(case.e.server_stalls)
+    text = f"Find what stops the server {when}, such as garbage collection, a checkpoint or a lock."
+    return f"{text} Closed users wait meanwhile: open arrivals show the whole queue."
 
 
 def _in_step(case: Case) -> bool:
@@ -322,12 +408,12 @@ def _period(case: Case) -> str:
 
 
 def _with_period(*numbers: int) -> Callable[[Case], str]:
-    return lambda case: _seen(*numbers)(case) + _period(case)
+    return lambda case: _observed(*numbers)(case) + _period(case)
 
 
 def _made_by_users(case: Case) -> str:
-    lag = case.health("loop_lag_p99_ms")
-    return _seen(1, 3, 6)(case) + f" The event loop was on time ({lag:,.1f} ms late at most)." + _period(case)
+    rare = "" if case.prompt else f" It was late {_share(case.late)} of the time: too rarely to make the bunches."
+    return _observed(1, 3, 6)(case) + _lag(case) + rare + _period(case)
 
 
 def _rate_varies(case: Case) -> bool:
@@ -346,7 +432,8 @@ _VARY = "Draw think times from a distribution such as the exponential, or plan P
 _RECORD = "Record the generator's health beside the launches: its figures show what holds them back."
 _MORE_USERS = "Use more users with longer think times, or think times that vary more, such as the exponential."
 _OPEN = "Real users do not wait for each other: use more users with longer think times, or open arrivals."
-_PLAN = "Leave out a longer warm-up, run longer, or give the planned rate so that it can be taken out."
+_PLAN = "Give the planned rate so that it can be taken out, or leave out a longer warm-up."
+_SETTLE = "Leave out a longer warm-up, run longer, and look at what the system did meanwhile."
 _ALL = (4, 1, 3, 2, 6, 9)
 # The generator's own delay is part of the response times that it measures.
 _ALL_FOLLOW = (1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11)
@@ -357,7 +444,7 @@ def _always(_: Case) -> bool:
 
 
 def _by_users(check: int, applies: Callable[[Case], bool]) -> Cause:
-    """Return the cause of bunches that come with the event loop on time."""
+    """Return the cause of bunches that no lag of the event loop explains."""
     remedy = "Look in the tasks for what users do together: shared events, waits for a round time, starts in groups."
     return Cause(
         "bunches that the users make themselves",
@@ -366,17 +453,8 @@ def _by_users(check: int, applies: Callable[[Case], bool]) -> Cause:
         (1, 2, 3, 6, 7, 9),
         applies,
         _made_by_users,
-        _says(remedy),
+        _text(remedy),
     )
-
-
-def _blocking(applies: Callable[[Case], bool], shown_by: Sequence[int]) -> Cause:
-    """Return the cause of a blocked event loop."""
-    remedy = "Move that code out of the tasks, or run it in a thread (gevent.get_hub().threadpool)."
-    return Cause(
-        "code that blocks the event loop", HEAVY, shown_by, _ALL_FOLLOW, applies, _blockers,
-        lambda c: remedy + (f" Or: {_add_workers(c)}" if c.busy else ""),
-    )  # fmt: skip
 
 
 def _retried(status: Status) -> Cause:
@@ -384,16 +462,12 @@ def _retried(status: Status) -> Cause:
     remedy = "Let users wait before they try again, for a time that varies and grows with each attempt."
     return Cause(
         "retries of failed requests", FEEDBACK, (5,), (1, 2, 3, 6, 7, 8, 9, 11),
-        lambda c: c.f[5].meaning is readings.RETRIED and c.f[5].status == status, _seen(5), _says(remedy),
+        lambda c: c.f[5].meaning is readings.RETRIED and c.f[5].status == status, _observed(5), _text(remedy),
     )  # fmt: skip
 
 
 def _stalling_server(*, regular: bool) -> Cause:
     """Return the cause of stalls of the server; a busy machine makes no regular ones."""
-    remedy = (
-        "Find what stops the server at this rhythm, such as garbage collection, a checkpoint or a lock. Closed users "
-        "wait meanwhile: open arrivals show the whole queue."
-    )
 
     def applies(case: Case) -> bool:
         stalls = case.e.server_stalls
@@ -401,28 +475,30 @@ def _stalling_server(*, regular: bool) -> Cause:
 
     return Cause(
         "a server that stalls", FEEDBACK, (5, 6, 1, 2, 3, 11, 9, 7), (1, 2, 3, 5, 6, 7, 8, 9, 11), applies,
-        _server_stalls, _says(remedy),
+        _server_stalls, _find_server_stop,
     )  # fmt: skip
 
 
 def _step(applies: Callable[[Case], bool], explains: Sequence[int]) -> Cause:
     """Return the cause of users in step; no other program makes their think times constant."""
     remedy = f"{_VARY} Start users one by one at random times."
-    return Cause("users that move in step", THINK, (8,), explains, applies, _with_period(8, 1), _says(remedy))
+    return Cause("users that move in step", THINK, (8,), explains, applies, _with_period(8, 1), _text(remedy))
+
+
+def _offsets(applies: Callable[[Case], bool]) -> Cause:
+    """Return the cause of clock offsets. They hide bunches and make none, so that no other check follows from them."""
+    remedy = "Trust the figures of each worker; synchronise the clocks better, or use workers on one machine."
+    return Cause("clock offsets between workers", None, (12,), (), applies, _observed(12), _text(remedy))
 
 
 CAUSES: tuple[Cause, ...] = (
     Cause(
-        "clock offsets between workers", None, (12,), (1, 3, 6, 7, 9), _always, _seen(12),
-        _says("Trust the figures of each worker; synchronise the clocks better, or use workers on one machine."),
-    ),
-    Cause(
-        "a coarse clock", None, (9,), (1, 3), lambda c: c.f[9].meaning is readings.COARSE_CLOCK, _seen(9),
-        _says("Record launches in microseconds; the checks use times spread evenly over the ticks."),
+        "a coarse clock", None, (9,), (), lambda c: c.f[9].meaning is readings.COARSE_CLOCK, _observed(9),
+        _text("Record launches in microseconds; the checks use times spread evenly over the ticks."),
     ),
     Cause(
         "a single pause", None, (2, 1, 4, 6), (1, 3, 4, 6, 7, 9, 11), _single_pause, _during_pause,
-        _says("Look at what stopped at that time (generator, network or server) and analyse the run without it."),
+        lambda c: f"{_find_stop(c, 'at that time')} Analyse the run without it.",
     ),
     Cause(
         "too few users for the planned launches", None, (4,), (1, 2, 3, 6, 7, 9, 11), _too_few_for_plan,
@@ -435,24 +511,28 @@ CAUSES: tuple[Cause, ...] = (
         "a CPU limit of the container", HEAVY, _ALL, _ALL_FOLLOW, lambda c: c.bunched and c.over("throttled"),
         lambda c: f"A limit of the container stopped the process {_share(c.health('throttled'))} of the time."
         + _own_cpu(c),
-        _says("Raise the CPU limit of the container (cgroup cpu.max), or spread the users over more containers."),
+        _text("Raise the CPU limit of the container (cgroup cpu.max), or spread the users over more containers."),
     ),
     Cause(
         "a hypervisor that takes CPU time", HEAVY, _ALL, _ALL_FOLLOW, lambda c: c.bunched and c.over("steal"),
         lambda c: f"The hypervisor took {_share(c.health('steal'))} of the machine's CPU time (steal)." + _own_cpu(c),
-        _says("Use a machine whose CPUs are its own, or one with fewer neighbours."),
+        _text("Use a machine whose CPUs are its own, or one with fewer neighbours."),
     ),
     Cause(
         "a process stopped from outside", HEAVY, _ALL, _ALL_FOLLOW, lambda c: c.bunched and c.over("stopped"),
         lambda c: f"The whole process stood still {_share(c.health('stopped'))} of the time, though it had a CPU."
         + _longest_stall(c),
-        _says("Find what stops the process: a signal (SIGSTOP), a debugger, or a frozen container."),
+        _text("Find what stops the process: a signal (SIGSTOP), a debugger, or a frozen container."),
     ),
-    _blocking(_own_code, _ALL),
+    Cause(
+        "code that blocks the event loop", HEAVY, _ALL, _ALL_FOLLOW, _own_code, _blockers,
+        lambda c: "Move that code out of the tasks, or run it in a thread (gevent.get_hub().threadpool)."
+        + (f" Or: {_add_workers(c)}" if c.busy else ""),
+    ),
     Cause(
         "a machine full of the generator's own processes", HEAVY, _ALL, _ALL_FOLLOW,
         lambda c: c.bunched and c.crowded and c.own_share and not (c.busy and not c.over("run_wait")), _crowd,
-        _says("Spread the workers over more machines, or use a machine with more cores."),
+        _text("Spread the workers over more machines, or use a machine with more cores."),
     ),
     Cause(
         "a process of the generator at its limit", HEAVY, _ALL, _ALL_FOLLOW,
@@ -466,89 +546,95 @@ CAUSES: tuple[Cause, ...] = (
     _retried(AMBER),
     _stalling_server(regular=False),
     _step(_in_step, (1, 2, 3, 4, 6, 7, 9)),
+    _offsets(lambda c: c.f[12].status == RED),
     Cause(
         "a rate or a system that is not steady", None, (6, 1), (1, 2, 3, 7, 8, 9), _rate_varies, _with_period(6),
-        _says("Give the planned rate so that it can be taken out, or judge a part in which it holds."),
+        _text("Give the planned rate so that it can be taken out, or judge a part in which it holds."),
     ),
     Cause(
         "repeated pauses of the test", None, (2, 1, 3, 6, 4), (1, 2, 3, 4, 6, 7, 8, 9, 11),
-        lambda c: c.bunched and _repeated_pauses(c), _stalls,
-        _says("Look at what stops at this rhythm: the generator, the network, the server, or all users at once."),
+        lambda c: c.bunched and _repeated_pauses(c), _stalls, _find_stops,
     ),
-    _blocking(lambda c: c.bunched and c.over("blocked") and not c.busy, (4, 3)),
+    Cause(
+        "an event loop full of Locust's own work", HEAVY, (4, 3), _ALL_FOLLOW,
+        lambda c: c.bunched and c.over("blocked") and not c.busy, _own_work,
+        _text("Add workers (--processes), or lower the load."),
+    ),
     Cause(
         "a generator that cannot keep up", HEAVY, (4,), (1, 2, 3, 6, 7, 8, 9, 10, 11),
-        lambda c: c.f[4].status == RED or c.f[1].bad or c.f[3].bad, _seen(4), _lower,
+        lambda c: c.f[4].status == RED or c.f[1].bad or c.f[3].bad, _observed(4), _lower,
     ),
     Cause(
         "a server that paces its users", FEEDBACK, (5,), (1, 2, 3, 6, 7, 8, 9, 11),
         # A saturated server changes response times between the halves, but not the launch rate.
-        lambda c: c.f[5].status == RED and not abs(c.e.change("rate")[0]) > 0.1, _seen(5),
-        _says(_OPEN),
+        lambda c: c.f[5].status == RED and not abs(c.e.change("rate")[0]) > 0.1, _observed(5),
+        _text(_OPEN),
     ),
-    _by_users(3, lambda c: c.on_time and c.short),
+    _by_users(3, lambda c: c.by_users and c.short),
     Cause(
-        "launches in batches", HEAVY, (3,), (1, 2, 6, 7, 9), lambda c: c.short and c.f[3].status == RED, _seen(3),
-        _says(_RECORD),
-    ),
-    Cause(
-        "too few users or too regular ones", THINK, (7,), (1, 3, 6, 9), lambda c: c.too_even, _seen(7),
-        _says(_MORE_USERS),
+        "launches in batches", HEAVY, (3,), (1, 2, 6, 7, 9), lambda c: c.short and c.f[3].status == RED,
+        lambda c: _observed(3)(c) + _lag(c), _lower,
     ),
     Cause(
-        "launches that are too even", THINK, (1,), (3, 6, 7, 9), lambda c: c.too_even, _seen(1), _says(_VARY),
+        "too few users or too regular ones", THINK, (7,), (1, 3, 6, 9), lambda c: c.too_even, _observed(7),
+        _text(_MORE_USERS),
     ),
     Cause(
-        "a rate or a system that is not steady", None, (11,), (1, 2, 6, 7, 9), _always, _with_period(11), _says(_PLAN),
+        "launches that are too even", THINK, (1,), (3, 6, 7, 9), lambda c: c.too_even, _observed(1), _text(_VARY),
     ),
     Cause(
-        "a server that paces its users", FEEDBACK, (5,), (1, 2, 3, 6, 7, 8, 9), _always, _seen(5),
-        _says(_OPEN),
+        "a rate or a system that is not steady", None, (11,), (1, 2, 6, 7, 9), _always, _with_period(11),
+        lambda c: _PLAN if c.f[11].meaning is readings.DRIFTING else _SETTLE,
     ),
     Cause(
-        "too few users or too regular ones", THINK, (7,), (6, 9), lambda c: not c.f[1].bad, _seen(7),
-        _says(_MORE_USERS),
+        "a server that paces its users", FEEDBACK, (5,), (1, 2, 3, 6, 7, 8, 9), _always, _observed(5),
+        _text(_OPEN),
     ),
     Cause(
-        "arrivals of users that are not independent", None, (10,), (1, 6, 7, 9), _always, _seen(10),
-        _says("Look at the generator's lateness, and at workers that joined or left."),
+        "too few users or too regular ones", THINK, (7,), (6, 9), lambda c: not c.f[1].bad, _observed(7),
+        _text(_MORE_USERS),
+    ),
+    Cause(
+        "arrivals of users that are not independent", None, (10,), (1, 6, 7, 9), _always, _observed(10),
+        _text("Look at the generator's lateness, and at workers that joined or left."),
     ),
     Cause(
         "think times off their target", THINK, (8,), (1, 7, 9), lambda c: c.f[8].meaning is readings.OFF_TARGET,
-        _seen(8), _says("Look at the generator's lateness, and at what the tasks do between their requests."),
+        _observed(8), _text("Look at the generator's lateness, and at what the tasks do between their requests."),
     ),
-    Cause("think times that hardly vary", THINK, (8,), (6, 7, 9), _always, _seen(8), _says(_VARY)),
-    _by_users(1, lambda c: c.on_time and c.e.gaps.cov > 1),
+    Cause("think times that hardly vary", THINK, (8,), (6, 7, 9), _always, _observed(8), _text(_VARY)),
+    _by_users(1, lambda c: c.by_users and c.e.gaps.cov > 1),
     Cause(
         "bunches of launches", None, (1,), (2, 3, 6, 7, 9), _always, _with_period(1),
-        _says("Look for what users do together, and start them one by one at random times."),
+        _text("Look for what users do together, and start them one by one at random times."),
     ),
     Cause(
-        "single pauses", None, (2,), (), _always, _seen(2),
-        _says("Look at what stopped at that time (generator, network or server)."),
+        "single pauses", None, (2,), (), _always, _observed(2),
+        _text("Look at what stopped at that time (generator, network or server)."),
     ),
     Cause(
-        "a load that is too even at a long scale", THINK, (6,), (), lambda c: not c.waves, _seen(6),
-        _says("Let users come and go (a population with Poisson arrivals), or let think times vary more."),
+        "a load that is too even at a long scale", THINK, (6,), (), lambda c: not c.waves, _observed(6),
+        _text("Let users come and go (a population with Poisson arrivals), or let think times vary more."),
     ),
     Cause(
         "a load that comes in waves", None, (6,), (), _always, _with_period(6),
-        _says("Start users one by one at random times and let think times vary, or leave out the start "
+        _text("Start users one by one at random times and let think times vary, or leave out the start "
               "(--realism-warmup)."),
     ),
     Cause(
-        "an uncommon number of short gaps", None, (3,), (), _always, _seen(3),
-        _says("A longer run shows if the deviation stays."),
+        "an uncommon number of short gaps", None, (3,), (), _always, _observed(3),
+        _text("A longer run shows if the deviation stays."),
     ),
     Cause(
-        "too few users or too regular ones", THINK, (7,), (), _always, _seen(7),
-        _says(_MORE_USERS),
+        "too few users or too regular ones", THINK, (7,), (), _always, _observed(7),
+        _text(_MORE_USERS),
     ),
     Cause(
-        "gaps that depend on each other", None, (9,), (), _always, _seen(9),
-        _says("Look in the tasks for users that wait for each other; a longer run shows if the deviation stays."),
+        "gaps that depend on each other", None, (9,), (), _always, _observed(9),
+        _text("Look in the tasks for users that wait for each other; a longer run shows if the deviation stays."),
     ),
-    Cause("a generator that is nearly too slow", HEAVY, (4,), (), _always, _seen(4), _lower),
+    Cause("a generator that is nearly too slow", HEAVY, (4,), (), _always, _observed(4), _lower),
+    _offsets(_always),
 )  # fmt: skip
 """Causes in order of precedence; the first one that applies to an amber or red check is its cause."""
 
@@ -562,7 +648,7 @@ def root_causes(evidence: Evidence, findings: Findings, bounds: VerdictBounds) -
         shown = [number for number in cause.shown_by if number in open_checks]
         if not shown or not cause.applies(case):
             continue
-        apart = case.beyond_generator if cause.distortion == HEAVY else set()
+        apart = case.beyond_generator if cause.distortion == HEAVY else case.beyond_users if shown[0] == 7 else set()
         follows = sorted(open_checks.intersection({*cause.explains, *shown}) - {shown[0]} - apart)
         open_checks -= {shown[0], *follows}
         evidence_, remedy = cause.evidence(case), cause.remedy(case)

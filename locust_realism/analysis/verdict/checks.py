@@ -67,10 +67,9 @@ def launch_cov(e: Evidence, b: VerdictBounds) -> Finding:
     if status == doc.NO_DATA:
         return _too_few(g.n, (b.standard_errors * high / b.cov_red) ** 2)
     how = "after rescaling by the planned rate" if g.kind == "planned" else "within windows of nearly constant rate"
-    reference = "1.00" if high == 1 else f"1.00 to {high:.2f}"
     seen = (
         f"The CoV of the times between launches is {g.cov:.2f} {how} ({g.raw_cov:.2f} as recorded); independent users "
-        f"have {reference}."
+        f"have {_independent(high)}."
     )
     return Finding(status, g.cov, bound, seen, readings.BUNCHED if g.cov > high else readings.TOO_EVEN)
 
@@ -87,6 +86,10 @@ def largest_cov(e: Evidence) -> float:
     if e.per_task > 1 and not e.users.users:
         high *= math.sqrt(2 * e.per_task - 1)
     return high
+
+
+def _independent(high: float) -> str:
+    return "1.00" if round(high, 2) == 1 else f"1.00 to {high:.2f}"
 
 
 def grade_cov(cov: float, n: int, e: Evidence, b: VerdictBounds) -> doc.Status:
@@ -129,20 +132,26 @@ def short_gaps(e: Evidence, b: VerdictBounds) -> Finding:
             f"Short gaps are not measurable: the generator launches to within {short}, and the mean gap is "
             f"{write_duration(1 / g.rate)}."
         )
-    share = SHORT_GAP_SHARE if math.isnan(e.short_gap_s) else -math.expm1(-e.short_gap_s * g.rate)
-    sd = math.sqrt(1 / share - 1)
+    sd = math.sqrt(1 / short_gap_share(e) - 1)
     # No process launches two requests within the time that one takes it.
     low = b.bunch_low * (1 - e.launch_floor_s / e.short_gap_s if e.launch_floor_s > 0 else 1.0)
     error = b.standard_errors * sd / math.sqrt(g.n)
     if g.short_share >= 1:
         status = grade(g.short_share - 1, b.bunch_amber - 1, b.bunch_red - 1, error)
+    elif low - g.short_share > max(error - (1 - low), 0.0):
+        status = doc.AMBER
     else:
-        status = doc.AMBER if low - g.short_share > max(error - (1 - low), 0.0) else doc.GREEN
+        status = doc.GREEN if error <= b.bunch_red - 1 else doc.NO_DATA
     if status == doc.NO_DATA:
         return _too_few(g.n, (b.standard_errors * sd / (b.bunch_red - 1)) ** 2)
     seen = f"Gaps shorter than {short} are {g.short_share:.2f} times as frequent as among independent users."
     bound = [low, b.bunch_amber]
     return Finding(status, g.short_share, bound, seen, readings.APART if g.short_share < 1 else readings.BATCHES)
+
+
+def short_gap_share(e: Evidence) -> float:
+    """Return the share of short gaps among independent users."""
+    return SHORT_GAP_SHARE if math.isnan(e.short_gap_s) else -math.expm1(-e.short_gap_s * e.gaps.rate)
 
 
 _GENERATOR_WORDS: dict[doc.GeneratorFigure, str] = {
@@ -191,7 +200,9 @@ def generator(e: Evidence, b: VerdictBounds) -> Finding:
         if each in _ALWAYS_SEEN or grade_ != doc.GREEN
     )
     if e.facts.missed_launches:
-        seen += f"; {e.facts.missed_launches:,} planned launches found no idle user within a second"
+        seen += (
+            f"; {e.facts.missed_launches:,} planned launches found no idle user within a second and count as 1 s late"
+        )
     return Finding(status, value, bounds[figure][0], seen[:1].upper() + seen[1:] + ".", readings.OVERLOADED)
 
 
@@ -262,30 +273,44 @@ def group_size(e: Evidence, b: VerdictBounds) -> Finding:
     ]
     if e.planned:
         return _no_data("Arrivals or a plan decide on the launches, not a fixed pool of users.")
-    if not e.users.users or len(rows) < 2 or rows[-1][1] < b.min_gaps:
+    if not e.users.users:
         return _no_data(_NO_USERS)
-    users, _, all_users_cov = rows[-1]
+    if e.users.users == 1:
+        return _no_data("One user has no groups.")
+    if not rows or rows[-1][1] < b.min_gaps:
+        return _too_few(rows[-1][1] if rows else 0, b.min_gaps)
+    if len(rows) < 2:
+        return _no_data("No smaller group of users launched enough requests.")
     high = largest_cov(e)
-    size = None
-    for group, n, cov in reversed(rows):
-        if _off(cov, high) > max(b.group_cov, b.standard_errors * high / math.sqrt(n)):
-            break
-        size = group
-    if size is None:
-        seen = f"The CoV of the launches of all {users} users together is {all_users_cov:.2f}, off 1."
-        status: doc.Status = doc.RED if _off(all_users_cov, high) > b.cov_red else doc.AMBER
-        return Finding(status, None, b.group_share_amber * users, seen, readings.FEW_USERS)
-    seen = f"Groups of {size} users and more have a CoV within 1 +- {b.group_cov}; there are {users} users."
+    tolerances = [max(b.group_cov, b.standard_errors * high / math.sqrt(n)) for _, n, _ in rows]
+    fits = [_off(cov, high) <= tolerance for (_, _, cov), tolerance in zip(rows, tolerances, strict=True)]
+    at = len(rows)
+    while at and fits[at - 1]:
+        at -= 1
+    users, _, all_users_cov = rows[-1]
     bound = max(1.0, b.group_share_amber * users)
-    status = doc.GREEN if size <= bound else doc.AMBER
-    return Finding(status, float(size), bound, seen, readings.FEW_USERS)
+    if at == len(rows):
+        seen = (
+            f"The CoV of the launches of all {users:,} users together is {all_users_cov:.2f}, off {_independent(high)} "
+            f"by more than {tolerances[-1]:.2f}."
+        )
+        status: doc.Status = doc.RED if _off(all_users_cov, high) > b.cov_red else doc.AMBER
+        return Finding(status, None, bound, seen, readings.FEW_USERS)
+    size, _, cov = rows[at]
+    seen = (
+        f"The CoV of the launches of {size:,} of {users:,} users together is {cov:.2f}, within {_independent(high)} +- "
+        f"{tolerances[at]:.2f}"
+    )
+    seen += "; that of the next smaller group is not. " if at else ". "
+    seen += f"At most {b.group_share_amber:.0%} of the users ({int(bound):,}) may be needed."
+    return Finding(doc.GREEN if size <= bound else doc.AMBER, float(size), bound, seen, readings.FEW_USERS)
 
 
 def think_time(e: Evidence, b: VerdictBounds) -> Finding:
     """Check the think time against its target, and the CoV of one user's round trips."""
     u, target = e.users, e.facts.model.think_time_s
     if not e.closed or not math.isfinite(u.think_mean):
-        return _no_data("Think times are known of a fixed pool of users only.")
+        return _no_data("Think times are known in a fixed pool of users only.")
     seen = f"The mean think time is {write_duration(u.think_mean)}"
     status: doc.Status = doc.GREEN if math.isfinite(u.user_cov) else doc.NO_DATA
     value, bound, reading = u.user_cov, b.user_cov_amber, readings.OFF_TARGET
@@ -300,6 +325,8 @@ def think_time(e: Evidence, b: VerdictBounds) -> Finding:
         seen += f"; the times between one user's tasks have a CoV of {u.user_cov:.2f}"
         if u.user_cov < b.user_cov_amber and status not in (doc.AMBER, doc.RED):
             status, value, bound, reading = doc.AMBER, u.user_cov, b.user_cov_amber, readings.CLOCKWORK
+    if status == doc.NO_DATA:
+        return _no_data(seen + ".")
     return Finding(status, value, bound, seen + ".", reading)
 
 
@@ -375,11 +402,13 @@ def steadiness(e: Evidence, b: VerdictBounds) -> Finding:
     # The cut of MSER-5 ends at half of the run.
     late = round(share, 2) >= b.mser_share_amber
     if status == doc.GREEN and late and drifts:
-        status = doc.AMBER
+        status, change, figure = doc.AMBER, mean, "mean response time"
     seen = f"The {figure} of the second half differs by {change:+.1%} from that of the first"
-    seen += f", where chance alone explains {chance:.0%}" if status == doc.NO_DATA else ""
-    seen += f"; by MSER-5 the first {share:.0%} are warm-up." if late else "."
-    return Finding(status, abs(change), b.half_amber, seen, readings.UNSTEADY)
+    warm_up = f"; by MSER-5 the first {share:.0%} are warm-up." if late else "."
+    if status == doc.NO_DATA:
+        return _no_data(f"{seen}, where chance alone explains {chance:.0%}{warm_up}")
+    reading = readings.DRIFTING if figure == _HALVES["rate"] else readings.UNSTEADY
+    return Finding(status, abs(change), b.half_amber, seen + warm_up, reading)
 
 
 def clocks(e: Evidence, b: VerdictBounds) -> Finding:
@@ -402,7 +431,8 @@ def clocks(e: Evidence, b: VerdictBounds) -> Finding:
     if share > b.offset_red and max(alone, default=0.0) > b.cov_red:
         status = doc.RED
     known, structure = write_duration(sd / 1e6), write_duration(shortest / 1e6)
-    seen = f"Clock offsets are known to {known}; launches have structure from {structure} on."
+    what = "mean gap" if shortest == mean_us else "length of the bunches"
+    seen = f"The clock offsets have a standard deviation of {known}; the {what} is {structure}."
     return Finding(status, share, b.offset_amber, seen, readings.UNCERTIFIED)
 
 

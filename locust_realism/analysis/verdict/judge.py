@@ -59,7 +59,7 @@ def judge(evidence: Evidence, bounds: VerdictBounds) -> Verdict:
 def headline(overall: Status, findings: Findings, causes: list[Cause]) -> str:
     """Return the verdict in words, which agree with ``overall``, the pattern's own status and the first cause."""
     if overall == NO_DATA:
-        text = "There is not enough data to tell whether the launches came like those of independent users."
+        text = "There is not enough data for a verdict on the launches."
         return f"{text} {findings[1].seen}"
     pattern = worst_status(findings[number] for number in PATTERN_CHECKS)
     came = _LAUNCHES_CAME.get(pattern, "")
@@ -81,11 +81,11 @@ def _check_rows(findings: Findings, causes: list[Cause]) -> list[Check]:
     rows: list[Check] = []
     for number in dict.fromkeys([*order, *findings]):
         found = findings[number]
-        known, meaning, advice = found.status != NO_DATA, found.meaning if found.bad else "", advice_of.get(number, "")
+        meaning, advice = found.meaning if found.bad else "", advice_of.get(number, "")
         rows.append(
             {
                 "id": number, "name": names[number], "status": found.status,
-                "value": found.value if known else None, "bound": found.bound if known else None,
+                "value": found.value, "bound": found.bound,
                 "explanation": " ".join(filter(None, (found.seen, meaning, advice))),
                 "follows_from": cause_of.get(number), "seen": found.seen, "meaning": meaning, "advice": advice,
             }
