@@ -209,6 +209,7 @@ def with_held(
     if not document["n"] or (not note and (held is None or document["n"] == len(judged))):
         return document
     text = [_judged_part(document, judged, held, settling)] if held is not None else []
+    missing_s = max(missing_s, _unsettled_s(held, settling))
     if missing_s > 0 and settling:
         text.append(f"Run the test at least {write_duration(missing_s)} longer: a verdict takes more launches.")
     sentence = " ".join(part for part in (*text, note) if part)
@@ -218,6 +219,13 @@ def with_held(
         **document, "judged": len(judged), "judged_sentence": sentence,
         "sentence": f"{document['sentence']} {sentence}",
     }  # fmt: skip
+
+
+def _unsettled_s(held: Held | None, settling: float) -> float:
+    """Return the seconds by which a run ended before its judged part began, negative for one that reached it."""
+    if held is None or held[0] is None or held[1] is None:
+        return -math.inf
+    return settling - (held[1] - held[0]) / 1e6
 
 
 def _judged_part(document: Window, judged: LaunchLog, held: Held, settling: float) -> str:
@@ -231,6 +239,13 @@ def _judged_part(document: Window, judged: LaunchLog, held: Held, settling: floa
     until = "" if end is None else f" to the stop request at {(end - origin) / 1e6:,.1f} s"
     if not settling:
         return f"The verdict covers the time from full spawn at {start:,.1f} s{until}."
-    length = f"{SETTLING} mean waits" if settling > LEAST_SETTLING_S else write_duration(settling)
+    waits = settling > LEAST_SETTLING_S
+    if end is not None and _unsettled_s(held, settling) >= 0:
+        length = write_duration(settling) + (f" ({SETTLING} mean waits)" if waits else "")
+        return (
+            f"The verdict covers no request: it begins {length} after full spawn at {start:,.1f} s, and the stop "
+            f"request came at {(end - origin) / 1e6:,.1f} s."
+        )
+    length = f"{SETTLING} mean waits" if waits else write_duration(settling)
     after = f"{length} after full spawn at {start:,.1f} s"
     return f"The verdict covers the time from {start + settling:,.1f} s{until}. It begins {after}."
