@@ -9,15 +9,14 @@ from locust_realism.analysis import document as doc
 from locust_realism.analysis.settings import generator_bounds, grade_generator
 
 SENTENCES: dict[doc.GeneratorFigure, str] = {
-    "cpu": "{who} used {value:.0%} of its core. A generator short of CPU sends requests late and measures its own "
-    "delay as response time.",
+    "cpu": "{who} used {value:.0%} of its core.",
     "machine_cpu": "{machine} was {value:.0%} busy.",
-    "run_wait": "{who} waited for a CPU {value:.0%} of the time, while other programs ran.",
+    "run_wait": "{who} waited for a CPU {value:.0%} of the time.",
     "steal": "The hypervisor took {value:.0%} of the CPU time from {inside}.",
     "throttled": "A CPU limit of the container stopped {inside} {value:.0%} of the time.",
-    "stopped": "{who} stood still {value:.0%} of the time, though it had a CPU.",
-    "lag_p99_ms": "{who} woke its users up to {value:,.0f} ms late (99th percentile): launches come in bunches and "
-    "response times are too long by as much.",
+    "stopped": "{who} stood still {value:.0%} of the time.",
+    "blocked": "Code on the event loop made {value:.0%} of the wake-ups of {inside} late.",
+    "lag_p99_ms": "In 19 of 20 seconds {inside} woke 99 % of its users at most {value:,.0f} ms late.",
     "lateness_p99_ms": "{who} launched requests {value:,.0f} ms after their planned time (99th percentile).",
     "lost": "{who} lost {value:,.0f} recorded requests: the figures do not cover the whole run.",
     "clock_uncertainty_ms": "The clock of {inside} has an uncertainty of {value:,.1f} ms: intervals between launches "
@@ -26,7 +25,7 @@ SENTENCES: dict[doc.GeneratorFigure, str] = {
 """Sentence of each graded figure of a process; a figure over its amber or red bound gives a finding."""
 
 MEASURED: tuple[doc.GeneratorFigure, ...] = (
-    "cpu", "machine_cpu", "run_wait", "steal", "throttled", "stopped", "lag_p99_ms", "lateness_p99_ms",
+    "cpu", "machine_cpu", "run_wait", "steal", "throttled", "stopped", "blocked", "lag_p99_ms", "lateness_p99_ms",
 )  # fmt: skip
 SHARED_CPU, OWN_SHARE = 0.75, 0.4
 """Generator and target share a machine visibly: this many cores together, of it this share the generator's."""

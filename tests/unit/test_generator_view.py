@@ -76,6 +76,19 @@ def test_row_counts_with_the_time_that_it_covers() -> None:
     assert (row["stopped"], row["cpu"]) == (pytest.approx(0.5), pytest.approx(0.1))
 
 
+@pytest.mark.parametrize("worker", [0, MASTER])
+@pytest.mark.parametrize(("late_seconds", "lag_ms"), [(1, 2.0), (15, 500.0)])
+def test_one_late_second_is_not_the_lag_of_thirty(worker: int, late_seconds: int, lag_ms: float) -> None:
+    """The measure is the verdict's; seconds that are late again and again count."""
+    rows = [(s * 1_000_000, worker, 5, 9, 0, 500_000 if s > 30 - late_seconds else 2000, 0.1, 0.5) for s in range(31)]
+    document = health_document(HealthLog.of(rows), LaunchLog.empty(), NAMES)
+    (row,) = document["workers"]
+    assert row["lag_p99_ms"] == lag_ms
+    if worker != MASTER:
+        assert row["lag_p99_ms"] == HealthLog.of(rows[1:]).worst()["loop_lag_p99_ms"]
+    assert generator_findings(document)[0]["status"] == ("green" if late_seconds == 1 else "red")
+
+
 def test_each_worker_has_the_offset_of_its_clock() -> None:
     """A worker on the master's machine, or without an estimate yet, has no offset."""
     clocks = {0: ClockLine(offset_us=-2500.0, sd_us=40.0, probes=32), 1: ClockLine(sd_us=0.0, probes=32, shared=True)}

@@ -316,8 +316,13 @@ def test_vendored_files_are_those_of_the_manifest() -> None:
         ({"steal": 0.3}, "amber", "took 30% of the CPU time"),
         ({"throttled": 0.25}, "amber", "stopped worker w1 25% of the time"),
         ({"stopped": 0.2}, "amber", "stood still 20% of the time"),
-        ({"run_wait": 0.29, "steal": 0.19, "throttled": 0.19, "stopped": 0.09}, "green", "No figure of the generator"),
-        ({"lag_p99_ms": 150}, "red", "150 ms late"),
+        ({"blocked": 0.5}, "amber", "Code on the event loop made 50% of the wake-ups of worker w1 late."),
+        (
+            {"run_wait": 0.29, "steal": 0.19, "throttled": 0.19, "stopped": 0.09, "blocked": 0.19},
+            "green",
+            "No figure of the generator",
+        ),
+        ({"lag_p99_ms": 150}, "red", "In 19 of 20 seconds worker w1 woke 99 % of its users at most 150 ms late."),
         ({"lag_p99_ms": 60}, "amber", "60 ms late"),
         ({"lateness_p99_ms": 150}, "red", "150 ms after their planned time"),
         ({"lateness_p99_ms": 30}, "amber", "30 ms after their planned time"),
@@ -339,6 +344,14 @@ def test_findings_state_figures_and_leave_the_remedy_to_the_verdict() -> None:
     texts = [finding["text"] for finding in found]
     assert [finding["status"] for finding in found] == ["red", "amber"]
     assert not [text for text in texts if "add " in text.lower() or "move " in text.lower()]
+
+
+@pytest.mark.parametrize("figure", ["cpu", "run_wait", "stopped", "blocked", "lag_p99_ms"])
+def test_findings_name_no_cause(figure: str) -> None:
+    """A throttled container, or workers of the same run, wait for a CPU without any other program."""
+    (found,) = generator_findings({"workers": [{"id": "w1", figure: 500.0 if figure == "lag_p99_ms" else 0.99}]})
+    for word in ("other program", "bunches", "own delay", "had a CPU"):
+        assert word not in found["text"]
 
 
 @pytest.mark.parametrize("unknown", [{}, {"cpu": None, "lag_p99_ms": math.nan}, {"rows": 14, "lost": 0}])

@@ -6,6 +6,8 @@ import math
 import time
 from collections.abc import Mapping
 from contextlib import suppress
+from dataclasses import replace
+from typing import Literal
 from urllib.parse import urlsplit
 
 import numpy as np
@@ -21,9 +23,10 @@ from locust_realism.analysis.document import (
     GeneratorDocument,
     GeneratorRow,
     GeneratorSeries,
+    HealthShare,
     TargetUse,
 )
-from locust_realism.recording.health import MASTER, HealthLog, mean_known
+from locust_realism.recording.health import MASTER, HealthLog
 from locust_realism.recording.launches import MISSING, LaunchLog
 from locust_realism.recording.offsets import ClockLine
 from locust_realism.runtime.capture.accounting import Source
@@ -32,6 +35,10 @@ from locust_realism.runtime.figures.live import LiveFigures
 
 RECENT_US = 30_000_000
 """Age of the health rows in the table: the last 30 s of each process."""
+MEASURED: tuple[HealthShare | Literal["machine_cpu", "wake_p90_ms"], ...] = (
+    "machine_cpu", *HEALTH_SHARES, "wake_p90_ms",
+)  # fmt: skip
+"""Figures of a row that a system may lack."""
 LOOPBACK = ("127.0.0.1", "localhost", "::1")
 
 Names = Mapping[int, tuple[str, str]]
@@ -87,8 +94,8 @@ def health_document(
     """Return the rows of all processes and their curves; ``clocks`` are by index.
 
     ``reported`` has the counts that each process reports, by name: a long run's ``log`` holds its newest launches only.
-    CPU, lag and shares cover a process's last ``RECENT_US``: means, and the 99th percentile of the seconds' p99 lag.
-    Figures that its system does not measure are left out. Lateness covers all its planned launches.
+    CPU, lag and shares cover a process's last ``RECENT_US``, in the measures of :meth:`HealthLog.worst`; CPU is the
+    mean. Figures that its system does not measure are left out. Lateness covers all its planned launches.
 
     >>> health = HealthLog.of([(1_000_000, 0, 3, 1 << 20, 900, 800, 0.25, 0.5)])
     >>> document = health_document(health, LaunchLog.empty(), {0: ("local", "running")})
@@ -122,15 +129,13 @@ def _row(index: int, names: Names, health: HealthLog, log: LaunchLog) -> Generat
         recent = health.take(health.time_us > int(health.time_us.max()) - RECENT_US)
         last = int(np.argmax(recent.time_us))
         row["users"] = int(recent.users[last]) if worker else None
-        lengths = recent.lengths_s()
-        row["cpu"], row["machine_cpu"] = mean_known(recent.cpu, lengths), mean_known(recent.machine_cpu, lengths)
         row["memory_bytes"] = int(recent.memory_bytes[last])
-        row["lag_p99_ms"] = float(np.quantile(recent.lag_p99_us, 0.99, method="inverted_cdf")) / 1e3
-        for figure in HEALTH_SHARES:
-            if math.isfinite(mean := mean_known(getattr(recent, figure), lengths)):
-                row[figure] = mean
-        if math.isfinite(wake_us := mean_known(recent.wake_p90_us, lengths)):
-            row["wake_p90_ms"] = wake_us / 1e3
+        # The verdict's measure of one process: the master counts as a worker here.
+        figures = replace(recent, worker=np.zeros_like(recent.worker)).worst()
+        row["cpu"], row["lag_p99_ms"] = figures["generator_cpu"], figures["loop_lag_p99_ms"]
+        for figure in MEASURED:
+            if figure in figures:
+                row[figure] = figures[figure]
     return row
 
 
