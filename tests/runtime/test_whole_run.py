@@ -30,6 +30,7 @@ from locust_realism.runtime.capture.files import FilePlan
 from locust_realism.runtime.capture.run import Recording, attach
 from locust_realism.runtime.figures import provider
 from locust_realism.runtime.figures.provider import RunProvider
+from locust_realism.web.findings import generator_findings
 
 MAX_ROWS = 1000
 
@@ -199,6 +200,39 @@ def test_chosen_seconds_have_their_own_health_and_causes(monkeypatch: pytest.Mon
         facts = found["facts"]
         assert facts.health["generator_cpu"] == pytest.approx(0.5)
         assert (facts.blockers, facts.others, facts.pauses) == (causes.blockers, causes.others, ((30.0, 0.5),))
+
+
+def test_missed_launches_count_in_the_whole_run_only(monkeypatch: pytest.MonkeyPatch) -> None:
+    """They have no times: the last minute, or the newest launches of a long run, do not have them."""
+    found: dict[str, Facts] = {}
+
+    def keep(*args: Any, facts: Facts, **others: Any) -> Any:
+        found["facts"] = facts
+        return summarize(*args, facts=facts, **others)
+
+    monkeypatch.setattr(provider, "summarize", keep)
+    with running(None) as run:
+        run.provider._facts = lambda: Facts(missed_launches=50)
+        run.fire(500, seed=4)
+        missed = []
+        for window in ("run", "minute", "reset", "2000..4000"):
+            run.provider._answer(window, fresh=True)
+            missed.append(found["facts"].missed_launches)
+        assert missed == [50, 0, 0, 0]
+        run.fire(2000, seed=5)
+        run.provider.final_summary()
+        assert found["facts"].missed_launches == 0, "memory holds the newest launches only"
+
+
+def test_the_tab_grades_blocked_wake_ups_where_a_place_in_code_is_known(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Check 4 does so: Locust's own work makes wake-ups late, too."""
+    with running(None) as run:
+        document: Any = {"workers": [{"id": "local", "blocked": 0.5}], "target": None}
+        run.provider._generator = lambda: document
+        for places, status in (((), "green"), ((("a.py:1 in f", 0.5),), "amber")):
+            diagnosis = Diagnosis(places)
+            monkeypatch.setattr(run.recording.side, "diagnosis", lambda diagnosis=diagnosis: diagnosis)
+            assert [one["status"] for one in generator_findings(run.provider.generator())] == [status]
 
 
 def test_without_a_recording_the_window_states_the_loss() -> None:

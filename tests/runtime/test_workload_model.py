@@ -5,21 +5,25 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Any
 
+import gevent
 import numpy as np
 import pytest
-from locust import User, constant, task
+from locust import TaskSet, User, constant, runners, task
 from locust.env import Environment
 
 from locust_realism.analysis.settings import WorkloadModel
 from locust_realism.analysis.summary import summarize
 from locust_realism.analysis.verdict.evidence import Facts
 from locust_realism.recording.launches import LaunchLog
-from locust_realism.runtime.figures.workload_model import workload_facts
+from locust_realism.runtime.figures import workload_model
+from locust_realism.runtime.figures.workload_model import count_missed_launches, missed_launches, workload_facts
+from locust_realism.runtime.pacing.waits import PacedWait
 from locust_realism.runtime.population.control import attach
 from locust_realism.runtime.population.model import FinitePopulation, Population, open_arrivals
 from locust_realism.workload.distributions import exponential
 from locust_realism.workload.rates.shapes import ConstantRate, SineRate
 from locust_realism.workload.users.arrivals import arrival_times
+from locust_realism.workload.users.launching import LaunchCounts
 
 DAY = SineRate(min_rate=0.5, max_rate=9.5, period=60)
 
@@ -105,3 +109,110 @@ def test_open_arrivals_are_planned_launches() -> None:
     log = LaunchLog.build(np.rint(launches * 1e6).astype(np.int64), 1000)
     assert summarize(log, facts=facts, run_start_us=0)["verdict"]["overall"] == "green"
     assert summarize(log, run_start_us=0)["verdict"]["overall"] == "red"
+
+
+# Waits of TaskSets ----------------------------------------------------------------------------------------------------
+
+
+def task_set(*tasks: Any, wait: Any = None) -> type[TaskSet]:
+    return type("Nested", (TaskSet,), {"tasks": list(tasks), **({} if wait is None else {"wait_time": wait})})
+
+
+def model_of(*tasks: Any, wait: Any = None) -> WorkloadModel:
+    visitor = type("Visitor", (User,), {"tasks": list(tasks), **({} if wait is None else {"wait_time": wait})})
+    environment = Environment(user_classes=[visitor])
+    environment.create_local_runner()
+    return workload_facts(environment).model
+
+
+def look(user: Any) -> None:
+    """Task without a request."""
+
+
+def test_users_whose_task_sets_wait_otherwise_have_no_single_think_time() -> None:
+    """A target of 1 s would call the 5 s of the nested set +400 % off; with one wait for all there is a target."""
+    inner = task_set(look, wait=exponential(5))
+    for tasks in ((inner,), (look, inner), (task_set(look, inner),)):
+        model = model_of(*tasks, wait=exponential(1))
+        assert (model.kind, model.think_time_s, model.think_time_cov) == ("closed", None, None)
+    for nested in (task_set(look), task_set(look, wait=exponential(1)), task_set(task_set(look))):
+        assert model_of(look, nested, wait=exponential(1)).think_time_s == 1.0
+
+
+def test_a_task_set_with_the_only_wait_decides() -> None:
+    """Locust's default of 0 s is not used where all tasks are in task sets with waits of their own."""
+    inner = task_set(look, wait=exponential(5))
+    assert model_of(inner).think_time_s == model_of(task_set(inner, wait=exponential(5))).think_time_s == 5.0
+    for used in ((look, inner), (task_set(inner),), (inner, task_set(look))):
+        assert model_of(*used).think_time_s is None
+
+
+def test_paced_task_sets_make_no_closed_pool() -> None:
+    total = task_set(look, wait=PacedWait("a wait", ConstantRate(9)))
+    own = task_set(look, wait=PacedWait("another", ConstantRate(9), "user"))
+    assert model_of(total).kind == "open"
+    assert model_of(look, total, wait=exponential(1)).kind == "unknown"
+    assert model_of(own).kind == model_of(look, own, wait=exponential(1)).kind == "closed"
+    looping = task_set(look, wait=exponential(2))
+    looping.tasks.append(looping)
+    assert model_of(looping).think_time_s == 2.0
+
+
+# Missed launches ------------------------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def counted(monkeypatch: pytest.MonkeyPatch) -> LaunchCounts:
+    """Counts of a run's paced waits, as all its processes report them; launches are missed after 10 ms."""
+    counts = LaunchCounts()
+    monkeypatch.setattr(workload_model, "paced_totals", lambda _: {"paced wait 1": counts})
+    monkeypatch.setattr(workload_model, "MISSED_AFTER_S", 0.01)
+    return counts
+
+
+def test_missed_launches_are_those_from_full_spawn_to_the_stop_request(counted: LaunchCounts) -> None:
+    """2,500 missed in the ramp are the spawner's doing; each run begins anew."""
+    environment = led(None)
+    count_missed_launches(environment)
+    events = environment.events
+    for ramp, judged in ((2500, 7), (0, 3)):
+        counted.missed = 0
+        events.test_start.fire(environment=environment)
+        counted.missed = ramp - 100 if ramp else 0
+        assert missed_launches(environment) == 0
+        events.spawning_complete.fire(user_count=100)
+        counted.missed = ramp  # launches that were due before full spawn
+        gevent.sleep(0.03)
+        assert missed_launches(environment) == 0
+        counted.missed += judged
+        events.spawning_complete.fire(user_count=120)  # a later change of the number of users is part of the load
+        gevent.sleep(0.03)
+        assert workload_facts(environment).missed_launches == judged
+        events.test_stopping.fire(environment=environment)
+        counted.missed += 50  # users are gone
+        assert missed_launches(environment) == judged
+
+
+def test_a_master_waits_for_the_reports_of_the_time_before_full_spawn(
+    counted: LaunchCounts, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(runners, "WORKER_REPORT_INTERVAL", 0.1)
+    environment = led(None)
+    environment.runner = object.__new__(runners.MasterRunner)
+    count_missed_launches(environment)
+    environment.events.spawning_complete.fire(user_count=9)
+    gevent.sleep(0.05)
+    counted.missed = 400  # a report of the ramp
+    gevent.sleep(0.1)
+    counted.missed += 5
+    assert missed_launches(environment) == 5
+
+
+def test_a_run_that_stops_at_full_spawn_has_no_missed_launches(counted: LaunchCounts) -> None:
+    environment = led(None)
+    count_missed_launches(environment)
+    environment.events.spawning_complete.fire(user_count=9)
+    counted.missed = 30
+    environment.events.test_stopping.fire(environment=environment)
+    gevent.sleep(0.03)
+    assert missed_launches(environment) == 0

@@ -3,13 +3,16 @@
 import json
 
 import numpy as np
+import pyarrow.parquet as pq
 import pytest
 
-from locust_realism.analysis.settings import WorkloadModel
-from locust_realism.analysis.summary import describe_workload, recorded_facts, summarize
-from locust_realism.analysis.verdict.evidence import Facts
+from locust_realism.analysis.settings import AnalysisSettings, WorkloadModel
+from locust_realism.analysis.summary import MeasuredFacts, describe_workload, recorded_facts, summarize
+from locust_realism.analysis.verdict.evidence import Facts, collect
 from locust_realism.recording.columns import pack
+from locust_realism.recording.diagnosis import Diagnosis
 from locust_realism.recording.formats import read_launches
+from locust_realism.recording.health import HealthLog
 from locust_realism.recording.launches import LaunchLog
 from locust_realism.recording.spool import Spool, write_info
 from locust_realism.workload.rates.shapes import SineRate
@@ -84,3 +87,76 @@ def test_missed_launches_are_saved_and_make_the_generator_late(tmp_path):
     assert check(12)["status"] == check(1 << 53)["status"] == "red"
     assert check(12)["value"] == 1000.0
     assert "12 planned launches found no idle user" in check(12)["explanation"]
+
+
+def seconds_with_a_stop(n, at, length):
+    """Return health of ``n`` seconds in which the process stood still once, ``at`` seconds after START."""
+    rows = [
+        (START + s * 1_000_000, 0, 3, 9, 900, 800, 0.1, 0.5, *[0.0] * 6)
+        for s in range(1, n + 1)
+        if not at < s <= at + length
+    ]
+    rows.append((START + (at + length) * 1_000_000, 0, 3, 9, 900, 800, 0.1, 0.5, *[0.0] * 5, 1.0))
+    return HealthLog.of(rows)
+
+
+def test_health_and_pauses_are_those_of_the_judged_launches(tmp_path):
+    """A process that stood still for 30 of 120 s: without its first 65 s the run has no stop, and no pause."""
+    info = {
+        "held_us": [START, START + 120_000_000],
+        "workload": describe_workload(Facts(), START),
+        "diagnosis": Diagnosis((("a.py:3 in f", 0.01),), (), ((START + 30_000_000, 30.0),)).document(),
+    }
+    path = recording(tmp_path / "run", info)
+    pq.write_table(seconds_with_a_stop(120, 30, 30).to_table(), path / "health.parquet")
+    launches = np.arange(12_000) * 10_000 + START
+    log = LaunchLog.build(launches[(launches < START + 30_000_000) | (launches > START + 60_000_000)], 5000)
+    facts = recorded_facts([path])
+    assert facts.health["stopped"] == pytest.approx(0.25)
+
+    def lateness(skip_s):
+        settings = AnalysisSettings(skip_s=skip_s, charts=False)
+        found = summarize(log, settings=settings, facts=facts, run_start_us=START)["verdict"]["checks"]
+        return next(row for row in found if row["id"] == 4)
+
+    assert lateness(0)["status"] == "amber"
+    assert "stood still 25% of the time" in lateness(0)["explanation"]
+    assert lateness(65)["status"] == "green"
+
+
+def test_facts_of_the_judged_time_keep_what_has_no_times(monkeypatch, tmp_path):
+    """Shares of places and programs stay; a pause outside of the launches' time does not."""
+    found = {}
+
+    def keep(*args):
+        found["facts"] = args[2]
+        return collect(*args)
+
+    monkeypatch.setattr("locust_realism.analysis.summary.collect", keep)
+    seconds = seconds_with_a_stop(120, 30, 30)
+    diagnosis = Diagnosis((("f", 0.2),), (("ffmpeg", 1.0),), ((START + 30_000_000, 30.0), (START + 90_000_000, 0.5)))
+    facts = MeasuredFacts.of(Facts(run_start_us=START), seconds).diagnosed(diagnosis)
+    log = LaunchLog.build(START + 65_500_000 + np.arange(5000) * 10_000, 5000)
+    summarize(log, facts=facts, run_start_us=START)
+    assert found["facts"].health == seconds.between(START + 65_500_000, START + 115_500_000).worst()
+    assert found["facts"].health["stopped"] == 0
+    assert found["facts"].pauses == [(90.0, 0.5)]
+    assert (found["facts"].blockers, found["facts"].others) == (diagnosis.blockers, diagnosis.others)
+    # Less than a second has no health of its own.
+    summarize(log.take(slice(0, 20)), facts=facts, run_start_us=START)
+    assert found["facts"].health == facts.health
+
+
+def test_missed_launches_count_where_the_whole_run_is_judged():
+    """They have no times: of a part of the run nobody knows them."""
+    launches = START + np.arange(3000) * 10_000
+    log = LaunchLog.build(launches, 5000, planned_us=launches - 1000)
+    facts = Facts(missed_launches=200, held_us=(START + 5_000_000, START + 25_000_000), run_start_us=START)
+
+    def status(**settings):
+        found = summarize(log, settings=AnalysisSettings(charts=False, **settings), facts=facts, run_start_us=START)
+        return next(row["status"] for row in found["verdict"]["checks"] if row["id"] == 4)
+
+    assert status() == "red"
+    assert status(skip_s=3, cooldown_s=3) == "red", "the launches from full spawn to the stop request are all there"
+    assert status(skip_s=10) == status(cooldown_s=10) == status(skip_requests=600) == "green"

@@ -19,13 +19,14 @@ from locust_realism.analysis.document import (
     StatusDocument,
 )
 from locust_realism.analysis.settings import AnalysisSettings, generator_bounds
-from locust_realism.analysis.summary import summarize
+from locust_realism.analysis.summary import MeasuredFacts, summarize
 from locust_realism.analysis.verdict.evidence import Facts
 from locust_realism.recording.launches import LaunchLog
 from locust_realism.runtime.capture.accounting import balance_sentence
 from locust_realism.runtime.capture.run import Recording
 from locust_realism.runtime.figures.live import LiveFigures
 from locust_realism.runtime.figures.whole_run import Span, WholeRun, WindowFigures, holds
+from locust_realism.runtime.figures.workload_model import count_missed_launches
 
 T = TypeVar("T")
 
@@ -86,6 +87,7 @@ class RunProvider:
         self._facts_now = Facts()
         self._run_id = 0
         self._version = version("locust_realism")
+        count_missed_launches(environment)
 
     def _compute(self, window: str) -> WindowFigures:
         """Compute the figures of the launches in memory (in a native thread, without Locust or gevent)."""
@@ -97,27 +99,30 @@ class RunProvider:
         log = recording.launches(since_reset=window == "reset")
         origin = self.started_us or (int(log.launch_us.min()) if len(log) else 0)
         span, held = window_span(log, window, origin), recording.held_us
+        complete = holds(recording, window, span)
         health, diagnosis = recording.side.health(), recording.side.diagnosis()
         if span is not None and ".." in window:
             health, diagnosis = health.between(*span), diagnosis.within(*span)
         else:
             health = health.between(*held)
+        facts = replace(
+            self._facts_now,
+            run_start_us=origin,
+            clock_offset_sd_us=recording.clock_offset_sd_us(),
+            user_starts_us=recording.user_starts_us(),
+            held_us=None if ".." in window else held,  # a window of chosen seconds is judged as a whole
+        )
+        if window != "run" or not complete:
+            facts = replace(facts, missed_launches=0)  # they have no times, and this is a part of the run
         summary = summarize(
             log,
             settings=self._settings_of(window),
             window=span,
             run_start_us=origin,
-            facts=replace(
-                self._facts_now,
-                health=health.worst(),
-                run_start_us=origin,
-                clock_offset_sd_us=recording.clock_offset_sd_us(),
-                user_starts_us=recording.user_starts_us(),
-                held_us=None if ".." in window else held,  # a window of chosen seconds is judged as a whole
-            ).diagnosed(diagnosis),
+            facts=MeasuredFacts.of(facts, health).diagnosed(diagnosis),
             source={"kind": "live run", "warnings": recording.warnings(), "balance": self._balance()},
         )
-        return WindowFigures(summary, span, holds(recording, window, span))
+        return WindowFigures(summary, span, complete)
 
     def _settings_of(self, window: str) -> AnalysisSettings:
         settings = self._settings()
@@ -176,6 +181,10 @@ class RunProvider:
     def generator(self) -> GeneratorDocument:
         """Return the document of the Generator tab with Locust's state and the bounds of the run's settings."""
         bounds = generator_bounds(self._settings().bounds)
+        amber = bounds["blocked"][0]
+        places = sum(share for _, share in self.recording.side.diagnosis().blockers)
+        if amber is not None and places <= amber:  # Locust's own work makes wake-ups late, too: check 4 needs a place
+            bounds["blocked"] = [None, None]
         return {"bounds": bounds, **self._generator(), "state": self._state()}
 
     def export_rows(self) -> LaunchLog:
