@@ -112,6 +112,12 @@ def test_irregular_stalls_and_those_of_a_slow_server_are_found():
         assert found.mean_s == pytest.approx(0.5, abs=0.05)
 
 
+def test_a_stall_in_which_all_users_come_to_wait_is_found():
+    """The 20 users wait for the last 4 s of each stall of 5 s, and launch nothing."""
+    found = answer_stalls(pool(1, lambda rng, now: rng.exponential(0.1), held(5.0, 20.0), users=20, seconds=90.0))
+    assert (found.number, round(found.mean_s), round(found.period_s)) == (4, 5, 20)
+
+
 def answered_late(stopped_log, stop_s=0.3, every_s=3.0):
     """Return the log of a generator that stands still: it launches and sees answers as soon as it goes on."""
 

@@ -12,9 +12,14 @@ from locust_realism.analysis.verdict.dispersion import MIN_STALLS, REGULAR, Stal
 from locust_realism.recording.launches import LaunchLog
 
 RARE = 7.0
-"""Excess over ln(n) mean gaps that the longest of n exponential gaps has once in 1,000 runs: exp(-7) = 0.0009."""
+"""Excess over ln(n) of the longest of n exponential gaps, in mean gaps, in one of 1,000 runs: exp(-7) = 0.0009.
+
+The smallest of n probabilities has this excess in its negative logarithm.
+"""
 STUCK = 3
 """Fewest users that launch in the midst of a stall, so that the generator itself was running."""
+SHARED = 0.5
+"""Part of the log-likelihood that counts, since users share delays of the server and of a busy event loop."""
 ENOUGH = 100
 """Fewest responses outside of possible stalls from which the usual ones are known."""
 AT_ONCE_S = 0.05
@@ -36,8 +41,8 @@ LINE = 12.0
 def answer_stalls(log: LaunchLog) -> Stalls | None:
     """Return the server's stalls of a log in launch order, None with fewer than three.
 
-    A stall is a time without an answer in which requests go on leaving, and which the usual response times of all
-    requests under way exclude: their joint probability occurs once in 1,000 runs.
+    A stall is a time without an answer in which requests go on leaving, and in which all requests under way take longer
+    than usual. So small a joint probability of their response times occurs in one of 1,000 runs without stalls.
 
     >>> launches = np.arange(20_000) * 1000
     >>> stalled = np.where(launches % 2_000_000 < 300_000, 300_000 - launches % 2_000_000, 0)
@@ -54,30 +59,24 @@ def answer_stalls(log: LaunchLog) -> Stalls | None:
     rare = math.log(n) + RARE
     at = np.flatnonzero(gaps > rare * mean)
     # A generator that stops launches nothing meanwhile, and answers seldom pause for half that long before.
-    running = (
-        np.searchsorted(launches, ends[at] + rare * mean / 2),
-        np.searchsorted(launches, ends[at] + 0.8 * gaps[at]),
-    )
-    left = running[1] - running[0] >= STUCK
-    at, running = at[left], np.transpose(running)[left]
+    edges = np.transpose((ends[at] + rare * mean / 2, ends[at] + 0.8 * gaps[at]))
+    running = np.searchsorted(launches, edges)
+    left = np.diff(running)[:, 0] >= STUCK
+    at, running = at[left], running[left]
     if len(at) < MIN_STALLS:
         return None
     near = np.searchsorted(launches, np.transpose((ends[at] - gaps[at], ends[at + 1])))
-    usual = np.ones(len(took), dtype=np.bool_)
+    outside = np.ones(len(took), dtype=np.bool_)
     for first, last in near.tolist():
-        usual[first:last] = False
-    ordered = np.sort(took[usual] if usual.sum() >= ENOUGH else took)
+        outside[first:last] = False
+    usual = np.sort(took[outside] if outside.sum() >= ENOUGH else took)
     users = user_ranks(log)[0][known]
     users = np.where(users >= 0, users, -1 - ((launches - launches[0]) / mean).astype(np.int64))
     found = []
     for gap, (first, last), (begin, end) in zip(at.tolist(), near.tolist(), running.tolist(), strict=True):
         rows = np.arange(first, last)[launches[first:last] + took[first:last] >= ends[gap + 1]]
-        since = launches[rows]
-        longer = _log_share(ordered, ends[gap + 1] - since) - _log_share(ordered, np.maximum(ends[gap] - since, 0))
-        # Parallel requests of a user share their delays: they count once.
-        _, who = np.unique(users[rows], return_inverse=True)
-        chance = float((np.bincount(who, weights=longer) / np.bincount(who)).sum())
-        if chance < -rare and len(np.unique(users[begin:end])) >= STUCK:
+        chance = _silence(usual, ends[gap] - launches[rows], ends[gap + 1] - launches[rows], users[rows])
+        if SHARED * chance < -rare and len(np.unique(users[begin:end])) >= STUCK:
             found.append(gap)
     if len(found) < MIN_STALLS:
         return None
@@ -86,11 +85,14 @@ def answer_stalls(log: LaunchLog) -> Stalls | None:
     return Stalls(len(found), float(gaps[found].mean()) / 1e6, float(between.mean()), regular)
 
 
-def _log_share(ordered: Int64, times: Int64) -> Floats:
-    """Return the logarithm of the share of ascending values that are at least as large as each of ``times``."""
-    n = len(ordered)
-    shares: Floats = np.log((n + 1 - np.searchsorted(ordered, times)) / (n + 1))
-    return shares
+def _silence(usual: Int64, before: Int64, waited: Int64, users: Int64) -> float:
+    """Return the log-likelihood that requests wait for ``waited``, given that they wait for ``before``.
+
+    ``usual`` are ascending response times. The parallel requests of a user share their delays: they count once.
+    """
+    longer, longer_before = (len(usual) + 1 - np.searchsorted(usual, times) for times in (waited, before))
+    _, who = np.unique(users, return_inverse=True)
+    return float((np.bincount(who, weights=np.log(longer / longer_before)) / np.bincount(who)).sum())
 
 
 def retry_share(log: LaunchLog) -> float:
