@@ -21,8 +21,14 @@ MASTER = -1
 SHARES = ("run_wait", "steal", "throttled", "pressure", "blocked", "stopped")
 """Columns of the kernel's and the watchdog's figures, shares of the second from 0 to 1."""
 
-OPTIONAL = (*SHARES, "wake_p50_us", "wake_p90_us")
+TIMER = ("wake_p50_us", "wake_p90_us", "grain_us")
+"""Columns of the timer that wakes users."""
+
+OPTIONAL = (*SHARES, *TIMER)
 """Columns that older files lack."""
+
+MAX_TIMER_US = 1e9
+"""Largest time of the timer that counts as measured; a worker's block may hold any floats."""
 
 
 def mean_known(column: Floats, weights: Floats) -> float:
@@ -33,6 +39,20 @@ def mean_known(column: Floats, weights: Floats) -> float:
     """
     known = ~np.isnan(column)
     return float(np.average(column[known], weights=weights[known])) if known.any() else math.nan
+
+
+def median_known(column: Floats, weights: Floats) -> float:
+    """Return the weighted median of the values that are not NaN, the lower one of two; NaN where there is none.
+
+    >>> median_known(np.array([4.0, np.nan, 900.0, 2.0]), np.array([1, 9, 2, 1])), median_known(np.ones(0), np.ones(0))
+    (4.0, nan)
+    """
+    known = np.flatnonzero(~np.isnan(column))
+    if not len(known):
+        return math.nan
+    order = known[np.argsort(column[known])]
+    total = np.cumsum(weights[order])
+    return float(column[order[np.searchsorted(total, total[-1] / 2)]])
 
 
 @dataclass(frozen=True, eq=False)
@@ -52,7 +72,7 @@ class HealthLog(Columns):
     - ``pressure`` share of the second in which some task of the machine waited for a CPU (PSI)
     - ``blocked`` share of the heartbeats that were late because of code that ran on the event loop
     - ``stopped`` share of the second in which the whole process stood still for none of these reasons
-    - ``wake_p50_us``, ``wake_p90_us`` lateness of the wakes of the process's timer
+    - ``wake_p50_us``, ``wake_p90_us`` lateness of the wakes of the process's timer; ``grain_us`` to which it rounds
 
     >>> log = HealthLog.of([(5, 0, 3, 1 << 20, 900, 800, 0.25, 0.5)])
     >>> log.cpu.tolist(), log.steal.tolist(), len(HealthLog.concat([log, log]))
@@ -75,6 +95,7 @@ class HealthLog(Columns):
     stopped: Floats
     wake_p50_us: Floats
     wake_p90_us: Floats
+    grain_us: Floats
 
     @classmethod
     def of(cls, rows: Sequence[Sequence[float]]) -> HealthLog:
@@ -92,7 +113,8 @@ class HealthLog(Columns):
     def from_table(cls, table: pa.Table) -> HealthLog:
         """Return the rows of a table made by :meth:`to_table`, of older releases too.
 
-        ValueError if another column is missing or one is of another type; a share outside of 0 to 1 becomes NaN.
+        ValueError if another column is missing or one is of another type; a share outside of 0 to 1 becomes NaN,
+        and so does a time of the timer that is none.
         """
         columns = {
             name: np.full(table.num_rows, math.nan)
@@ -100,8 +122,9 @@ class HealthLog(Columns):
             else column_values(table, name, dtype)
             for name, dtype in cls.DTYPES.items()
         }
-        for name in SHARES:
-            columns[name] = np.where((columns[name] >= 0) & (columns[name] <= 1), columns[name], math.nan)
+        for name in OPTIONAL:
+            fits = (columns[name] >= 0) & (columns[name] <= (1 if name in SHARES else MAX_TIMER_US))
+            columns[name] = np.where(fits, columns[name], math.nan)
         return cls(**columns)
 
     def between(self, first_us: int | None, last_us: int | None) -> HealthLog:
@@ -126,9 +149,10 @@ class HealthLog(Columns):
         """Return the worst worker's figures for the verdict; empty if nothing was recorded.
 
         ``cpu_max`` is the 95th percentile of a worker's seconds, ``loop_lag_p99_ms`` the 95th percentile of the
-        seconds' p99, both below the highest: a single busy second delays nobody for long. The shares, ``machine_cpu``
-        and ``wake_p90_ms`` are means over a worker's time, the highest of all workers; ``generator_cpu`` is the sum of
-        the workers' mean cores. A figure without a measurement is left out.
+        seconds' p99, both below the highest: a single busy second delays nobody for long. The shares and
+        ``machine_cpu`` are means over a worker's time. ``wake_p90_ms`` is the median over its time: a single pause
+        would move the mean of all seconds. ``grain_us`` is the timer's. All are the highest of all workers;
+        ``generator_cpu`` is the sum of the workers' mean cores. A figure without a measurement is left out.
 
         >>> HealthLog.of([(1, 0, 3, 9, 900, 800, 0.25, 0.5, 0.1), (2, 0, 3, 9, 900, 800, 0.75, 0.5, 0.3)]).worst()
         {'cpu_max': 0.25, 'loop_lag_p99_ms': 0.8, 'machine_cpu': 0.5, 'run_wait': 0.2, 'generator_cpu': 0.5}
@@ -141,9 +165,10 @@ class HealthLog(Columns):
             "loop_lag_p99_ms": max(_nearly_all(mine.lag_p99_us) for mine in workers) / 1000,
         }
         lengths = [mine.lengths_s() for mine in workers]
-        for name in ("machine_cpu", *SHARES, "wake_p90_us"):
-            means = [mean_known(getattr(mine, name), each) for mine, each in zip(workers, lengths, strict=True)]
-            if known := [mean for mean in means if not math.isnan(mean)]:
+        for name in ("machine_cpu", *SHARES, "wake_p90_us", "grain_us"):
+            middle = median_known if name in TIMER else mean_known
+            typical = [middle(getattr(mine, name), each) for mine, each in zip(workers, lengths, strict=True)]
+            if known := [value for value in typical if not math.isnan(value)]:
                 found[name] = max(known)
         if "wake_p90_us" in found:
             found["wake_p90_ms"] = found.pop("wake_p90_us") / 1000

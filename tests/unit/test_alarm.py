@@ -5,6 +5,7 @@ from __future__ import annotations
 import ctypes
 import gc
 import math
+import os
 import random
 import socket
 import subprocess
@@ -21,7 +22,7 @@ from gevent.event import Event
 from gevent.socket import wait_read
 
 from locust_realism.runtime.locust_compat import native_sleep
-from locust_realism.runtime.users import alarm
+from locust_realism.runtime.users import alarm, deadline
 from locust_realism.runtime.users.alarm import Alarm, Timers
 
 FILES = Path("/proc/self/fd")
@@ -138,8 +139,8 @@ def test_it_leaves_no_file_open(kind: str) -> None:
     before = len(list(FILES.iterdir()))
     for _ in range(20):
         Alarm(print).close()
-    deadline = time.monotonic() + LONG_S
-    while len(list(FILES.iterdir())) > before and time.monotonic() < deadline:
+    until = time.monotonic() + LONG_S
+    while len(list(FILES.iterdir())) > before and time.monotonic() < until:
         gevent.sleep(0.01)  # patched by gevent, os.close() closes in a later turn of the loop
     assert len(list(FILES.iterdir())) <= before
 
@@ -343,6 +344,27 @@ def test_lateness_is_that_of_the_wakes_since_the_last_call(timers: Timers) -> No
 
 def test_the_grain_is_that_of_the_timer(timers: Timers, kind: str) -> None:
     assert alarm.grain() == (0.001 if kind == "timer of gevent" else 0.0)
+
+
+def test_a_process_that_never_waited_rounds_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(alarm, "_made", [])
+    assert alarm.grain() == 0.0
+    assert alarm._made == [], "to ask makes no timers"
+
+
+def test_it_needs_no_flags_of_unix_without_timer_files(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Windows has neither flag."""
+    for module in (alarm, deadline):
+        monkeypatch.setattr(module, "_libc", None)
+    with monkeypatch.context() as patch:
+        for flag in ("O_CLOEXEC", "O_NONBLOCK"):
+            patch.delattr(os, flag)
+        ringing = Ringing()
+        end = deadline.Deadline()
+    ringing.alarm.set(time.perf_counter())
+    ringing.wait()
+    ringing.alarm.close()
+    end.close()
 
 
 FORK = """

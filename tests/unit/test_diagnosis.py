@@ -3,6 +3,7 @@
 import json
 import math
 
+import numpy as np
 import pyarrow as pa
 import pytest
 
@@ -19,7 +20,7 @@ from locust_realism.recording.diagnosis import (
     read_diagnosis,
     worst_of,
 )
-from locust_realism.recording.health import MASTER, SHARES, HealthLog
+from locust_realism.recording.health import MASTER, SHARES, TIMER, HealthLog
 from locust_realism.recording.spool import write_info
 
 
@@ -130,12 +131,16 @@ def test_older_files_have_no_figures_of_the_kernel():
         HealthLog.from_table(log.to_table().drop_columns(["cpu"]))
 
 
-def test_share_of_another_process_that_is_none_is_unknown():
+def test_figure_of_another_process_that_is_none_is_unknown():
     """A worker's block may hold any floats."""
     log = HealthLog.of([(k, 0, 3, 9, 9, 9, 0.1, 0.5, *row) for k, row in enumerate([[2.0] * 6, [-1.0] * 6, [0.5] * 6])])
     back = HealthLog.from_table(unpack_table(pack_table(log.to_table()), max_bytes=1 << 20))
     assert back.blocked[2] == 0.5
     assert all(math.isnan(value) for name in SHARES for value in getattr(back, name)[:2])
+    hostile = [(k, 0, 3, 9, 9, 9, 0.1, 0.5, *[0.5] * 6, *[us] * 3) for k, us in enumerate([-1.0, math.inf, 1e300, 4.0])]
+    timer = HealthLog.from_table(HealthLog.of(hostile).to_table())
+    for name in TIMER:
+        assert np.isnan(getattr(timer, name)).tolist() == [True, True, True, False]
     texts = log.to_table().set_column(8, "run_wait", pa.array(["a", "b", "c"]))
     with pytest.raises(ValueError, match="run_wait"):
         HealthLog.from_table(texts)

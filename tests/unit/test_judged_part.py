@@ -189,11 +189,87 @@ def test_short_gaps_have_the_scale_of_the_process() -> None:
     assert CHECK[3](coarse, VerdictBounds()).status == NO_DATA
 
 
-def test_our_own_recordings_have_the_measured_grain() -> None:
-    log = paced(100.0, 2)
-    older = replace(log, task=np.full(len(log), MISSING))
-    for each, wake_ms, grain in ((log, 0.3, 1), (log, 4.0, 4000), (log, math.nan, 1000), (older, 0.3, 1000)):
-        assert collect(each, SETTINGS, Facts(health={"wake_p90_ms": wake_ms})).grain_us == grain
+@pytest.mark.parametrize(
+    ("marked", "health", "grain"),
+    [
+        (True, {"wake_p90_ms": 0.3, "grain_us": 0.0}, 1),
+        (True, {"wake_p90_ms": 4.0, "grain_us": 0.0}, 1),
+        (True, {"wake_p90_ms": 0.95, "grain_us": 1000.0}, 1000),
+        (True, {"grain_us": 0.0}, 1),
+        (True, {"wake_p90_ms": 4.0}, 1),
+        (True, {"wake_p90_ms": math.nan}, 1000),
+        (True, {}, 1000),
+        (False, {"wake_p90_ms": 0.3, "grain_us": 0.0}, 1000),
+    ],
+)
+def test_our_own_recordings_have_the_grain_of_clock_and_timer(
+    marked: bool, health: dict[str, float], grain: int
+) -> None:
+    """A late timer is what the verdict judges: only the resolution of a timer is smoothed, and files of others."""
+    log = paced(100.0, 2, n=500)
+    log = log if marked else replace(log, task=np.full(len(log), MISSING))
+    assert collect(log, SETTINGS, Facts(health=health)).grain_us == grain
+
+
+def test_timers_resolution_is_part_of_the_floor() -> None:
+    """Waits that a timer rounds to 1 ms end together, however late their median is."""
+    log = paced(100.0, 2, n=500)
+    assert collect(log, SETTINGS, Facts(health={"wake_p90_ms": 0.3, "grain_us": 1000.0})).launch_floor_s == 1e-3
+    assert collect(log, SETTINGS, Facts(health={"wake_p90_ms": 0.3, "grain_us": 0.0})).launch_floor_s == 0.3e-3
+
+
+def merged(workers: int, rate: float, seed: int, *, wake_ms: float = 0.35, launch_ms: float = 0.15) -> LaunchLog:
+    """Return the launches of several workers, ``rate`` each, at the times at which all of them launch."""
+    each = 10_000 // workers
+    logs = [paced(rate, 100 * seed + k, wake_ms=wake_ms, launch_ms=launch_ms, n=each) for k in range(workers)]
+    log = LaunchLog.concat([replace(one, worker=np.full(each, k, dtype=np.int32)) for k, one in enumerate(logs)])
+    log = log.take(log.launch_us < 0.9e6 * each / rate)
+    return log.take(np.argsort(log.launch_us, kind="stable"))
+
+
+@pytest.mark.parametrize(
+    ("workers", "rate", "wake_ms", "launch_ms"),
+    [(2, 200, 0.35, 0.15), (4, 100, 0.35, 0.5), (10, 100, 1, 0.05), (50, 50, 0.35, 1)],
+)
+def test_launches_of_two_workers_do_not_delay_each_other(
+    workers: int, rate: float, wake_ms: float, launch_ms: float
+) -> None:
+    """One process has a floor of up to 3.4 mean gaps of all; those are the gaps of independent users all the same."""
+    facts = Facts(
+        model=WorkloadModel(kind="open"), health={"wake_p90_ms": 0.93 * wake_ms, "cpu_max": 1e-3 * rate * launch_ms}
+    )
+    for seed in range(3):
+        log = merged(workers, rate, seed, wake_ms=wake_ms, launch_ms=launch_ms)
+        evidence = collect(log, SETTINGS, facts)
+        assert evidence.short_gap_measurable
+        assert CHECK[3](evidence, VerdictBounds()).status == GREEN
+        assert CHECK[9](evidence, VerdictBounds()).status == GREEN
+
+
+def test_floor_is_that_of_neighbours_of_the_same_worker() -> None:
+    """Ten equal workers: a tenth of the CPU time and sqrt(1/10) of the lateness, by the shares of the launches."""
+    log = merged(10, 100.0, 1)
+    late = Facts(model=WorkloadModel(kind="open"), health={"wake_p90_ms": 1.0})
+    busy = replace(late, health={"cpu_max": 0.1})
+    assert collect(log, SETTINGS, late).launch_floor_s == pytest.approx(1e-3 / math.sqrt(10), rel=0.01)
+    assert collect(log, SETTINGS, busy).launch_floor_s == pytest.approx(launch_cpu_s(log, busy) / 10, rel=0.01)
+    # Negative control: if all came from one worker, nobody could measure gaps that short.
+    log = replace(log, task=np.arange(len(log)))
+    one = replace(log, worker=np.zeros_like(log.worker))
+    assert not collect(one, SETTINGS, late).short_gap_measurable
+    # A worker with nearly all launches has nearly its own floor.
+    most = replace(log, worker=np.where(np.arange(len(log)) % 20 == 0, 1, 0).astype(np.int32))
+    assert collect(most, SETTINGS, late).launch_floor_s == pytest.approx(1e-3 * math.sqrt(0.95**2 + 0.05**2), rel=0.01)
+
+
+def test_lateness_of_ten_workers_is_no_batch_of_users_but_pairs_are() -> None:
+    """Negative controls: at a tenth of the mean gap the lateness shows as batches; real pairs do at the floor, too."""
+    facts = Facts(model=WorkloadModel(kind="open"), health={"wake_p90_ms": 0.93, "cpu_max": 0.005})
+    log = merged(10, 100.0, 2, wake_ms=1.0, launch_ms=0.05)
+    plain = replace(facts, health={"wake_p90_ms": 0.01, "cpu_max": 0.005})
+    assert CHECK[3](collect(log, SETTINGS, plain), VerdictBounds()).status in (AMBER, RED)
+    pairs = replace(log, launch_us=np.sort(np.repeat(log.launch_us[::2], 2)[: len(log)] + np.arange(len(log)) % 2 * 20))
+    assert CHECK[3](collect(pairs, SETTINGS, facts), VerdictBounds()).status == RED
 
 
 def test_bunches_below_a_millisecond_show_in_our_own_recordings() -> None:

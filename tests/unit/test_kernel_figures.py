@@ -1,8 +1,10 @@
 """Figures of the kernel, on the files of several systems, and names of other processes."""
 
 import math
+import os
 import time
 
+import psutil
 import pytest
 
 from locust_realism.runtime.capture.busy_processes import BusyProcesses, Uses, display_name, uses_of
@@ -107,6 +109,68 @@ def test_file_that_changes_its_form_is_unknown_from_then_on(tmp_path):
     counter.close()
     assert math.isnan(counter.seconds())
     assert not Counter(run_wait_seconds, tmp_path / "none").exists
+
+
+def test_thread_that_has_never_run_is_a_kernel_that_does_not_count(tmp_path):
+    """Three zeros are no wait of 0 s; negative control: a thread that has run and never waited."""
+    path = tmp_path / "schedstat"
+    path.write_text("0 0 0\n")
+    assert not Counter(run_wait_seconds, path).exists
+    path.write_text("5000 0 1\n")
+    counter = Counter(run_wait_seconds, path)
+    assert (counter.exists, counter.seconds()) == (True, 0.0)
+    counter.close()
+
+
+def test_files_without_the_figure_are_closed(tmp_path, monkeypatch):
+    """The root cgroup of version 2 has a cpu.stat without throttled_usec; negative control: the files with a figure."""
+    proc, cgroups = system(tmp_path, "0::/a/b\n", throttled="a/cpu.stat")
+    (cgroups / "a" / "cpu.stat").write_text("throttled_usec 5\n")
+    for folder in ("", "a/b"):
+        write(cgroups / folder / "cpu.stat", "usage_usec 5\n")
+    left = {}
+    open_file, close_file = os.open, os.close
+
+    def opening(path, flags):
+        file = open_file(path, flags)
+        left[file] = path
+        return file
+
+    monkeypatch.setattr(os, "open", opening)
+    monkeypatch.setattr(os, "close", lambda file: (left.pop(file), close_file(file)))
+    figures = KernelFigures(proc, cgroups)
+    assert set(left.values()) == {next(proc.glob("self/task/*/schedstat")), cgroups / "a" / "cpu.stat"}
+    figures.close()
+    assert left == {}
+
+
+def test_system_without_flags_of_unix_reads_its_files(tmp_path, monkeypatch):
+    """Windows has neither flag."""
+    for flag in ("O_CLOEXEC", "O_NONBLOCK"):
+        monkeypatch.delattr(os, flag)
+    path = tmp_path / "schedstat"
+    path.write_text("1 2000000000 3\n")
+    counter = Counter(run_wait_seconds, path)
+    assert counter.seconds() == 2.0
+    counter.close()
+
+
+def test_machine_whose_times_cannot_be_read_has_no_figures_at_first(tmp_path, monkeypatch):
+    """An error of psutil does not stop the test at its start; later ones are the caller's."""
+    proc, cgroups = system(tmp_path, "0::/\n")
+
+    def refuse():
+        raise psutil.AccessDenied
+
+    with monkeypatch.context() as patch:
+        patch.setattr(psutil, "cpu_times", refuse)
+        figures = KernelFigures(proc, cgroups)
+        with pytest.raises(psutil.AccessDenied):
+            figures.take()
+    assert all(map(math.isnan, figures.take().values()))
+    time.sleep(0.05)
+    assert figures.take()["run_wait"] == 0.0
+    figures.close()
 
 
 # Other processes ------------------------------------------------------------------------------------------------------

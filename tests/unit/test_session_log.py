@@ -128,3 +128,26 @@ def test_single_bad_second_is_no_slow_generator() -> None:
     assert worst(6) == 300.0
     assert worst(1, 12) == 2.0, "a twentieth of a short run is less than a second"
     assert worst(2, 12) == 300.0
+
+
+def test_single_pause_does_not_make_the_timer_late() -> None:
+    """A minute with a pause of 1 s: the timer was 0.3 ms late, and no mean of 17 ms; negative control: most seconds."""
+
+    def wake(late: int) -> float:
+        timer = [(200.0, 300.0, 0.0)] * (60 - late) + [(900_000.0, 1_000_000.0, 0.0)] * late
+        rows = [(k * 1_000_000, 0, 5, 9, 9, 9, 0.1, 0.1, *[np.nan] * 6, *each) for k, each in enumerate(timer)]
+        return HealthLog.of(rows).worst()["wake_p90_ms"]
+
+    assert wake(1) == 0.3
+    assert wake(40) == 1000.0
+
+
+def test_resolution_of_the_timer_is_that_of_the_coarsest_worker() -> None:
+    """Older files have none; a master launches nothing."""
+    rows = [(k, w, 5, 9, 9, 9, 0.1, 0.1, *[np.nan] * 6, 1.0, 2.0, 1000.0 * w) for k in range(3) for w in (0, 1)]
+    master = [(k, MASTER, 5, 9, 9, 9, 0.1, 0.1, *[np.nan] * 6, 1.0, 2.0, 5000.0) for k in range(3)]
+    log = HealthLog.of(rows + master)
+    assert log.worst()["grain_us"] == 1000.0
+    assert log.take(log.worker == 0).worst()["grain_us"] == 0.0
+    older = HealthLog.from_table(log.to_table().drop_columns(["grain_us"]))
+    assert "grain_us" not in older.worst()

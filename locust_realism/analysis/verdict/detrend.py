@@ -20,8 +20,6 @@ LOCAL_GAPS = 200
 MAX_LOCAL_WINDOWS = 500
 CYCLES = 10
 """Round trips of a user: the longest scale, and the shortest window of the local CoV."""
-FINE_S = 0.001
-"""Lateness of a timer in seconds below which it groups no launches that were due apart."""
 DITHER_FROM = 0.001
 """Share of the mean gap below which a grain of time changes no figure of the verdict."""
 CELLS = 20_000
@@ -31,17 +29,15 @@ VARIES = 0.01
 """Share of its mean by which a number of users must vary to have a course."""
 
 
-def grain_us(tick_us: int, settings: AnalysisSettings, wake_s: float = math.nan) -> int:
+def grain_us(tick_us: int, settings: AnalysisSettings, timer_us: float = math.nan) -> int:
     """Return the resolution of the verdict's launch times in microseconds: the coarser of clock and timers.
 
-    ``wake_s`` is the measured lateness of a precise timer: one within ``FINE_S`` leaves no grain. Without a measurement
-    the timers have the resolution of the settings.
+    ``timer_us`` is that of the recorded timer, 0 for a precise one. Where it is unknown, that of the settings serves.
 
-    >>> [grain_us(1, AnalysisSettings(), wake_s) for wake_s in (math.nan, 0.0003, 0.004)]
-    [1000, 1, 4000]
+    >>> [grain_us(1, AnalysisSettings(), timer_us) for timer_us in (math.nan, 0.0, 1000.0)]
+    [1000, 1, 1000]
     """
-    timers = settings.grain_s if math.isnan(wake_s) else wake_s if wake_s >= FINE_S else 0.0
-    return max(tick_us, round(timers * 1e6))
+    return max(tick_us, round(1e6 * settings.grain_s if math.isnan(timer_us) else timer_us))
 
 
 def per_grain(launches: Int64, grain: int) -> float:

@@ -110,7 +110,7 @@ class Evidence:
 
     - ``short_gap_s`` gaps below it count as short, NaN without launches; ``short_gap_measurable`` is False where it
       comes near the mean gap, so that the generator cannot make gaps that short
-    - ``launch_floor_s`` least gap that the generator can make: CPU time of a launch and lateness of its timer
+    - ``launch_floor_s`` gap below which the generator cannot launch as independent users do (:func:`launch_delay_s`)
     - ``grain_us`` grain of the launch times that was spread out
     - ``planned`` True where a plan or arrivals decide on the launches, so that rules for fixed pools do not apply
     - ``stalls`` repeated pauses of all launches, None without
@@ -182,8 +182,8 @@ def collect(
         starts = log if begins.all() else log.take(np.flatnonzero(begins))
     start_us = facts.run_start_us if facts.run_start_us is not None else int(log.launch_us[0]) if len(log) else 0
     tick = scale.clock_tick_us(log.launch_us)
-    wake_s = facts.health.get("wake_p90_ms", math.nan) / 1e3
-    grain = detrend.grain_us(tick, settings, wake_s if marked else math.nan)
+    # The verdict judges the timer's lateness; it smooths no more than the resolution of timer and clock.
+    grain = detrend.grain_us(tick, settings, timer_grain_us(facts) if marked else math.nan)
     profile = _launch_profile(facts, log, start_us)
     times = detrend.flat_times(starts.launch_us, profile, start_us, grain)
     span_s = float(times[-1] - times[0]) / 1e6 if len(times) > 1 else 0.0
@@ -196,13 +196,12 @@ def collect(
     stay = _stay(model)
     halves = scale.population_dispersion([span_s / 2], 1 / users.round_trip, stay)
     mean_gap = span_s / (len(times) - 1) if span_s else math.nan
-    # Launches due while the timer was late leave one after the other, a launch's CPU time apart.
-    floor_s = sum(part for part in (wake_s, launch_cpu_s(starts, facts)) if part > 0)
+    delay_s, floor_s = launch_delay_s(starts, facts)
     short = max(SHORT_GAP, floor_s / mean_gap) if mean_gap > 0 else SHORT_GAP
     gaps, long_gaps = _gaps(times, starts.launch_us, start_us, per_window, profile is not None, short)
-    if round(floor_s * 1e6) > grain:
+    if round(delay_s * 1e6) > grain:
         # A launch moves its neighbours by as much: the law of the gaps is compared without that.
-        spread = detrend.flat_times(starts.launch_us, profile, start_us, round(floor_s * 1e6))
+        spread = detrend.flat_times(starts.launch_us, profile, start_us, round(delay_s * 1e6))
         gaps = replace(gaps, **_beyond_short(_relative(spread, per_window, profile is not None)[0], short))
     return Evidence(
         gaps=gaps,
@@ -236,6 +235,28 @@ def collect(
         retries=rhythm.retry_share(log),
         period_s=rhythm.launch_period_s(times),
     )
+
+
+def timer_grain_us(facts: Facts) -> float:
+    """Return the resolution of the timer that woke the users, 0 for a precise one; NaN where none was measured."""
+    return facts.health.get("grain_us", 0.0 if facts.health.get("wake_p90_ms", math.nan) >= 0 else math.nan)
+
+
+def launch_delay_s(log: LaunchLog, facts: Facts) -> tuple[float, float]:
+    """Return the most by which a launch delays the next ones of its worker, and the floor of all gaps, in seconds.
+
+    Both are 0 where unknown. Launches that are due while a worker's timer is late leave one after the other, a launch's
+    CPU time apart. Those of two workers do not delay each other, and the next launch is of the same worker with
+    probability q, the sum of the workers' squared shares. So a fraction q of the gaps misses those below the CPU time
+    c, as if all began at q c. With a mean lateness of 0.65 times its p90 w, gaps below s are q (0.65 w / s - 1) too
+    frequent: at s = w sqrt(q) that is at most 0.11 for any q.
+    """
+    shares = count_codes(log.worker, int(log.worker.max(initial=0)) + 1) / max(1, len(log))
+    same = float(shares @ shares)
+    wake_s, grain_s = facts.health.get("wake_p90_ms", math.nan) / 1e3, timer_grain_us(facts) / 1e6
+    late_s = max((part for part in (wake_s, grain_s) if part > 0), default=0.0)
+    cpu_s = max(0.0, float(np.nan_to_num(launch_cpu_s(log, facts))))
+    return late_s + cpu_s, math.sqrt(same) * late_s + same * cpu_s
 
 
 def launch_cpu_s(log: LaunchLog, facts: Facts) -> float:

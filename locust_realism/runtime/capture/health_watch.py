@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+import logging
+import math
 import time
+from collections.abc import Callable
+from typing import TypeVar
 
 import gevent
 import numpy as np
@@ -12,10 +16,14 @@ from locust.runners import MasterRunner, Runner
 from locust_realism.recording.diagnosis import Causes, longest, summed
 from locust_realism.recording.health import MASTER, HealthLog
 from locust_realism.runtime.capture.busy_processes import BusyProcesses, Uses
-from locust_realism.runtime.capture.kernel_figures import KernelFigures
+from locust_realism.runtime.capture.kernel_figures import FIGURES, KernelFigures, share_of
 from locust_realism.runtime.capture.watchdog import Beats, Heartbeat
 from locust_realism.runtime.coordination.clock import Clock
-from locust_realism.runtime.users.alarm import take_lateness
+from locust_realism.runtime.users.alarm import grain, take_lateness
+
+T = TypeVar("T")
+
+logger = logging.getLogger(__name__)
 
 PERIOD_S = 1.0
 
@@ -24,6 +32,9 @@ TURN_S = 0.001
 
 MAX_ROWS = 3600
 """Rows that are kept where nobody takes them, an hour."""
+
+REFUSALS = (psutil.Error, OSError, ValueError, LookupError, RuntimeError)
+"""Errors of a figure that the system refuses, or gives in another form than psutil expects."""
 
 
 class HealthWatch:
@@ -42,6 +53,7 @@ class HealthWatch:
         self._beats: list[Beats] = []
         self._looks: list[Uses] = []
         self._looking = False
+        self._failed: set[str] = set()
         self._greenlet = gevent.spawn(self._watch)
 
     def take(self) -> HealthLog:
@@ -73,13 +85,15 @@ class HealthWatch:
 
     def _watch(self) -> None:
         worker = MASTER if isinstance(self._runner, MasterRunner) else 0
-        process, began, cpu_s = psutil.Process(), time.perf_counter(), time.process_time()
+        began, cpu_s, memory = time.perf_counter(), time.process_time(), 0
         while True:
             # A heartbeat that is due as well belongs to this row. After a block this timer runs before it: it runs in
             # this turn of the loop or, where the block was in this turn, in the next, which two short sleeps await.
             for wait_s in (PERIOD_S, TURN_S, TURN_S):
                 gevent.sleep(wait_s)
-            beats, kernel = self._heartbeat.take(), self._kernel.take()
+            beats = self._heartbeat.take()
+            kernel = self._or("the kernel's figures", self._kernel.take, dict.fromkeys(FIGURES, math.nan))
+            memory = self._or("memory", lambda: psutil.Process().memory_info().rss, memory)
             now, used_s = time.perf_counter(), time.process_time()
             seconds, cpu = now - began, (used_s - cpu_s) / (now - began)
             began, cpu_s = now, used_s
@@ -91,13 +105,14 @@ class HealthWatch:
                 "time_us": self._clock.now_us(),
                 "worker": worker,
                 "users": len(self._runner.user_greenlets),
-                "memory_bytes": process.memory_info().rss,
+                "memory_bytes": memory,
                 "lag_max_us": lags[0],
                 "lag_p99_us": lags[1],
                 "cpu": cpu,
                 "blocked": beats.blocked / max(1, len(beats.lags)),
-                "stopped": min(1.0, max(0.0, beats.still_s - explained_s) / seconds),
+                "stopped": share_of(beats.still_s - explained_s, seconds),
                 **dict(zip(("wake_p50_us", "wake_p90_us"), take_lateness(), strict=True)),
+                "grain_us": 1e6 * grain(),
             }
             self._rows.append(tuple(float(figures[name]) for name in HealthLog.DTYPES))
             self._beats.append(beats)
@@ -108,9 +123,29 @@ class HealthWatch:
                 gevent.spawn(self._look)
 
     def _look(self) -> None:
-        try:
-            found = gevent.get_hub().threadpool.apply(self._processes.look)
-        finally:
-            self._looking = False
-        if found is not None:
+        def look() -> Uses | Exception | None:
+            try:
+                return self._processes.look()
+            except REFUSALS as error:  # gevent would print it
+                return error
+
+        found = gevent.get_hub().threadpool.apply(look)
+        self._looking = False
+        if isinstance(found, Exception):
+            self._warn("other processes", found)
+        elif found is not None:
             self._looks.append(found)
+
+    def _or(self, figure: str, measure: Callable[[], T], otherwise: T) -> T:
+        """Return a figure, or ``otherwise`` if the system refuses it."""
+        try:
+            return measure()
+        except REFUSALS as error:
+            self._warn(figure, error)
+            return otherwise
+
+    def _warn(self, figure: str, error: Exception) -> None:
+        """Log the first refusal of a figure."""
+        if figure not in self._failed:
+            self._failed.add(figure)
+            logger.warning("locust_realism: no measurement of %s; the test goes on.", figure, exc_info=error)

@@ -10,7 +10,7 @@ A late beat has one of these causes, in this order:
 2. Code ran on the loop: the main thread used CPU time, or the watchdog found it in a call that blocks.
 3. Another thread of the process held the interpreter's lock: the process used CPU time.
 4. The process stood still: stopped by a signal, frozen, or throttled. A suspended machine's clock stands still too, so
-   that no beat is late.
+   that no beat is late. Where the kernel does not count the wait, a full machine looks the same: no stop is known.
 
 Python hands its lock over only every ``sys.getswitchinterval()``, 5 ms by default. A block of 5 ms would end before the
 watchdog had looked, so the interval becomes 1 ms; code that keeps the lock longer is found at its line when it returns.
@@ -127,7 +127,7 @@ class Beats:
 
     - ``lags`` lateness of each in seconds; ``blocked`` number of those that were late by code on the loop
     - ``sampled`` number of the blocked ones at which the watchdog looked, and their number by place in ``places``
-    - ``still_s`` seconds in which the process stood still
+    - ``still_s`` seconds in which the process stood still, NaN where the wait for a CPU is unknown
     - ``pauses`` perf_counter time and length of single stalls, the longest
     """
 
@@ -157,7 +157,7 @@ class Heartbeat:
         self._watch_wait: Counter | None = None
         self._watch_s = math.nan
         self._thread = native_ident()
-        self._beats = Beats()
+        self._beats = self._new_beats()
         self._places: dict[CodeType, collections.Counter[tuple[int, str]]] = {}
         self._samples: list[Sample | None] = []
         self._overslept_s = 0.0  # lateness of the watchdog itself in its first look at a late beat
@@ -175,7 +175,7 @@ class Heartbeat:
 
     def take(self) -> Beats:
         """Return the beats since the last call."""
-        found, self._beats = self._beats, Beats()
+        found, self._beats = self._beats, self._new_beats()
         places, self._places = self._places, {}
         named = []
         for code, lines in places.items():
@@ -190,6 +190,9 @@ class Heartbeat:
         self._alarm.close()
         self._run_wait.close()
         self._deadline.set(0.0)
+
+    def _new_beats(self) -> Beats:
+        return Beats(still_s=0.0 if self._run_wait.exists else math.nan)
 
     # In the event loop ------------------------------------------------------------------------------------------
 

@@ -65,8 +65,10 @@ class Alarm:
 
     def _open(self) -> None:
         _open_alarms.add(self)
-        flags = os.O_NONBLOCK | os.O_CLOEXEC
-        if _libc is not None and (file := _libc.timerfd_create(_CLOCK_MONOTONIC, flags)) >= 0:
+        if _libc is None:
+            return
+        file = _libc.timerfd_create(_CLOCK_MONOTONIC, os.O_NONBLOCK | os.O_CLOEXEC)
+        if file >= 0:
             self._file = file
             self._watcher = self._loop.io(self._file, _READ, ref=False)
             self._watcher.start(self._fire)
@@ -285,8 +287,8 @@ def take_lateness() -> tuple[float, float]:
 
 
 def grain() -> float:
-    """Return the seconds to which waits of this process are rounded: 0 with a kernel timer, 0.001 by gevent's."""
-    return timers().alarm.grain
+    """Return the seconds to which waits of this process were rounded: 0 with a kernel timer, 0.001 by gevent's."""
+    return max((each.alarm.grain for each in _made), default=0.0)
 
 
 def _after_fork() -> None:
