@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 import os
 import signal
 import subprocess
@@ -15,6 +16,8 @@ from types import SimpleNamespace
 from typing import Any
 
 import gevent
+import numpy as np
+import psutil
 import pytest
 from gevent.monkey import get_original
 from locust import User, constant, task
@@ -24,10 +27,10 @@ from locust_realism.analysis.summary import describe_workload, recorded_facts
 from locust_realism.analysis.verdict.evidence import Facts
 from locust_realism.recording.diagnosis import Diagnosis, Tally
 from locust_realism.recording.health import HealthLog
-from locust_realism.runtime.capture import busy_processes
+from locust_realism.runtime.capture import busy_processes, watchdog
 from locust_realism.runtime.capture.files import FilePlan
 from locust_realism.runtime.capture.health_watch import HealthWatch
-from locust_realism.runtime.capture.kernel_figures import cgroup_files
+from locust_realism.runtime.capture.kernel_figures import Counter, KernelFigures, cgroup_files, run_wait_seconds
 from locust_realism.runtime.capture.run import attach
 from locust_realism.runtime.capture.watchdog import Beats
 from locust_realism.runtime.coordination.clock import Clock
@@ -202,6 +205,46 @@ def test_stopped_process_is_told_from_a_blocked_one() -> None:
     assert 3 <= found["pauses"] <= 4
 
 
+@pytest.mark.parametrize(("schedstat", "known"), [("0 0 0\n", False), (None, False), ("5000 0 1\n", True)])
+def test_stops_are_unknown_where_the_wait_for_a_cpu_is(
+    schedstat: str | None, known: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Without that figure a full machine looks like a stopped process; negative control: a kernel that counts."""
+    path = tmp_path / "schedstat"
+    if schedstat is not None:
+        path.write_text(schedstat)
+    monkeypatch.setattr(watchdog, "run_wait_counter", lambda: Counter(run_wait_seconds, path))
+    health, _ = watched(1.5, (call_that_blocks, 0.05, 0.05))
+    assert len(health) == 1
+    assert math.isfinite(health.stopped[0]) == known
+    assert ("stopped" in health.worst()) == known
+
+
+def test_figures_that_the_system_refuses_end_no_rows(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture, capfd: pytest.CaptureFixture[str]
+) -> None:
+    """Each is missing with one warning, and no trace on the console; the other figures go on."""
+
+    def refuse(*_: object) -> None:
+        raise psutil.AccessDenied
+
+    monkeypatch.setattr(busy_processes.BusyProcesses, "due", lambda *_: True)
+    monkeypatch.setattr(busy_processes.BusyProcesses, "look", refuse)
+    monkeypatch.setattr(KernelFigures, "take", refuse)
+    monkeypatch.setattr(psutil.Process, "memory_info", refuse)
+    health, found = watched(3.3)
+    assert len(health) == 3
+    assert all(map(math.isnan, (*health.machine_cpu, *health.run_wait)))
+    assert ((health.lag_p99_us >= 0) & (health.cpu >= 0) & (health.memory_bytes == 0)).all()
+    assert found.others == ()
+    logged = sorted(text for record in caplog.records if "no measurement" in (text := record.getMessage()))
+    assert logged == [
+        f"locust_realism: no measurement of {figure}; the test goes on."
+        for figure in ("memory", "other processes", "the kernel's figures")
+    ]
+    assert "Traceback" not in capfd.readouterr().err
+
+
 def cpu_cgroup() -> Path:
     """Make and return a cgroup with a fifth of a CPU, or skip the test where this machine allows none."""
     place = next(cgroup_files("test-health-watch", Path("/proc/self/cgroup").read_text())) / str(os.getpid())
@@ -262,6 +305,30 @@ def test_causes_of_a_worker_reach_the_master(monkeypatch: pytest.MonkeyPatch) ->
         assert watch._beats == [], "they do not pile up"
         for recording in recordings.values():
             recording.detach()
+
+
+def test_the_last_report_of_a_worker_after_the_stop_counts_once() -> None:
+    """It has the seconds before the stop. Pauses before full spawn and after the stop are no part of the diagnosis."""
+    environment = Environment(user_classes=[Blocker])
+    environment.create_local_runner()
+    recording = attach(environment)
+    side, at_us = recording.side, recording.clock.now_us()
+    side.has_users = False  # as on a master
+    side._open["worker"] = (0, at_us, np.zeros(0, dtype=np.int64))
+    side.start_tally()
+    gevent.sleep(0.01)
+    side.end_tally()
+    report: Any = {
+        "beats": 10, "blocked": 10.0, "sampled": 10.0, "places": [("f", 5.0)], "looks": 0, "own": 0.0, "others": [],
+        "pauses": [(at_us - 9_000_000, 1.0), (at_us - 500_000, 0.8), (at_us + 9_000_000, 1.0)],
+    }  # fmt: skip
+    for client in ("worker", "worker", "stranger"):
+        side._tally(client, report)
+    found = side.diagnosis()
+    assert {client: tally.beats for client, tally in side._tallies.items()} == {"worker": 10}
+    assert found.blockers == (("f", 0.5),)
+    assert found.pauses == ((at_us - 500_000, 0.8),)
+    recording.detach()
 
 
 def test_the_file_has_the_diagnosis_of_the_live_run(tmp_path: Path) -> None:

@@ -5,6 +5,7 @@ Rows travel in the reports that carry the launches. They are few, so they are pa
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from dataclasses import asdict, dataclass, replace
 from typing import TypeVar
@@ -103,7 +104,8 @@ class SideLogs:
         self._open: dict[str, tuple[int, int, Int64]] = {}  # by client: worker, time of the report, starts
         self._gone: dict[str, SessionLog] = {}
         self._tallies: dict[str, Tally] = {}
-        self._tallying = True
+        self._held_us: tuple[float, float] = (-math.inf, math.inf)
+        self._owing: set[str] | None = None  # workers that are still to report the last seconds before the stop
         self._in_flight: dict[str, InFlightCounts] = {}
         self._lines: dict[int, ClockLine] = {}
         self._prober: ClockProber | None = None
@@ -138,12 +140,16 @@ class SideLogs:
         """Begin the diagnosis anew: at the start of a run, and at full spawn, where the judged time begins."""
         self._watch.take_causes()
         self._tallies.clear()
-        self._tallying = True
+        self._held_us, self._owing = (self.clock.now_us(), math.inf), None
 
     def end_tally(self) -> None:
-        """Leave the end of the run, with its requests that are aborted, out of the diagnosis."""
+        """Leave the end of the run, with its requests that are aborted, out of the diagnosis.
+
+        Each worker's next report has the last seconds before the stop, and counts. Reports are 3 s apart, so the shares
+        of a worker include up to 3 s before full spawn; pauses have a time and do not.
+        """
         self.collect()
-        self._tallying = False
+        self._held_us, self._owing = (self._held_us[0], self.clock.now_us()), set() if self.has_users else {*self._open}
 
     # In the process that has users ------------------------------------------------------------------------------
 
@@ -262,8 +268,13 @@ class SideLogs:
         }
 
     def _tally(self, client_id: str, causes: Causes | None, shift_us: float = 0.0) -> None:
-        if causes is not None and self._tallying:
-            self._tallies.setdefault(client_id, Tally()).add(causes, shift_us)
+        if causes is None or (self._owing is not None and client_id not in self._owing):
+            return
+        if self._owing is not None:
+            self._owing.remove(client_id)
+        begin_us, end_us = (time_us - shift_us for time_us in self._held_us)
+        pauses = [(at, s) for at, s in causes["pauses"] if at <= end_us and at + 1e6 * s >= begin_us]
+        self._tallies.setdefault(client_id, Tally()).add({**causes, "pauses": pauses}, shift_us)
 
     def _keep(self, sessions: SessionLog, health: HealthLog) -> None:
         self._sessions = _bounded([*self._sessions, sessions], MAX_SESSIONS)
