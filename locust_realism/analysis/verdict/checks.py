@@ -296,13 +296,17 @@ def group_size(e: Evidence, b: VerdictBounds) -> Finding:
         )
         status: doc.Status = doc.RED if _off(all_users_cov, high) > b.cov_red else doc.AMBER
         return Finding(status, None, bound, seen, readings.FEW_USERS)
-    size, _, cov = rows[at]
+    size = rows[at][0]
+    shown = at or len(rows) - 1
     seen = (
-        f"The CoV of the launches of {size:,} of {users:,} users together is {cov:.2f}, within {_independent(high)} +- "
-        f"{tolerances[at]:.2f}"
+        f"The CoV of the launches of {rows[shown][0]:,} of {users:,} users together is {rows[shown][2]:.2f}, within "
+        f"{_independent(high)} +- {tolerances[shown]:.2f}; "
     )
-    seen += "; that of the next smaller group is not. " if at else ". "
-    seen += f"At most {b.group_share_amber:.0%} of the users ({int(bound):,}) may be needed."
+    if at:
+        seen += "that of the next smaller group is not. "
+        seen += f"At most {b.group_share_amber:.0%} of the users ({int(bound):,}) may be needed."
+    else:
+        seen += "that of each smaller group is within its own tolerance."
     return Finding(doc.GREEN if size <= bound else doc.AMBER, float(size), bound, seen, readings.FEW_USERS)
 
 
