@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import asdict, replace
 from pathlib import Path
 
 from locust_realism.analysis.capacity.capacity import MIN_LEVEL_S, capacity_section
@@ -35,29 +35,12 @@ from locust_realism.analysis.window import (
     with_untrimmed,
 )
 from locust_realism.common.json import to_json_safe
-from locust_realism.recording.health import HealthLog
 from locust_realism.recording.launches import LaunchLog
 from locust_realism.recording.reading import diagnosis_of, held_us, read_health, read_info, read_sessions
 from locust_realism.workload.rates.profile import RateProfile
 from locust_realism.workload.rates.shapes import rate_profile_from_dict
 
 SCHEMA_VERSION = 1
-
-
-@dataclass(frozen=True)
-class MeasuredFacts(Facts):
-    """Facts of a run whose generator was measured: ``health`` is that of all ``seconds``."""
-
-    seconds: HealthLog = field(default_factory=HealthLog.empty)
-
-    @classmethod
-    def of(cls, facts: Facts, seconds: HealthLog) -> MeasuredFacts:
-        """Return facts with the health of the generator's processes."""
-        return cls(**{**vars(facts), "health": seconds.worst(), "seconds": seconds})
-
-    def between(self, first_us: int, last_us: int) -> MeasuredFacts:
-        """Return the facts with the health of a part of the run; one without a whole second has that of all."""
-        return replace(self, health=self.seconds.between(first_us, last_us).worst() or self.health)
 
 
 def summarize(
@@ -73,8 +56,8 @@ def summarize(
 
     - ``window`` (start, end) in epoch microseconds, both included, in place of the settings' cuts
     - ``run_start_us`` start of the run in epoch microseconds, zero of ``_s`` times; by default the first launch
-    - ``facts`` beside the launches: intended workload, planned rates, health, clocks; of :class:`MeasuredFacts` the
-      health of the judged launches' time counts
+    - ``facts`` beside the launches: intended workload, planned rates, health, clocks; of the health by
+      ``seconds`` that of the judged launches' time counts
     - ``source`` origin of the log, added to the ``source`` key
 
     >>> log = LaunchLog.build([0, 1000, 3000, 6000], [700, 900, 800, 650], names="home")
@@ -147,11 +130,7 @@ def _of_judged(facts: Facts, judged: LaunchLog, *, whole: bool) -> Facts:
     facts = facts if whole else replace(facts, missed_launches=0)
     if not len(judged):
         return facts
-    first, last = int(judged.launch_us[0]), int(judged.launch_us[-1])
-    low, high = ((at - (facts.run_start_us or 0)) / 1e6 for at in (first, last))
-    pauses = [(start, length) for start, length in facts.pauses if start <= high and start + length >= low]
-    facts = facts.between(first, last) if isinstance(facts, MeasuredFacts) else facts
-    return replace(facts, pauses=pauses)
+    return facts.between(int(judged.launch_us[0]), int(judged.launch_us[-1]))
 
 
 def _missing_s(part: LaunchLog, evidence: Evidence, settling: float, settings: AnalysisSettings) -> float:
@@ -233,7 +212,7 @@ def recorded_facts(paths: Sequence[Path]) -> Facts:
                 user_starts_us=read_sessions(path).start_us,
                 clock_offset_sd_us=float(offset) if isinstance(offset, int | float) else None,
             )
-            measured = MeasuredFacts.of(facts, read_health(path).between(*held))
+            measured = facts.measured(read_health(path).between(*held))
             return _with_workload(measured, info.get("workload")).diagnosed(diagnosis_of(path))
     return Facts()
 

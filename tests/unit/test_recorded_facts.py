@@ -7,7 +7,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from locust_realism.analysis.settings import AnalysisSettings, WorkloadModel
-from locust_realism.analysis.summary import MeasuredFacts, describe_workload, recorded_facts, summarize
+from locust_realism.analysis.summary import describe_workload, recorded_facts, summarize
 from locust_realism.analysis.verdict.evidence import Facts, collect
 from locust_realism.recording.columns import pack
 from locust_realism.recording.diagnosis import Diagnosis
@@ -135,7 +135,7 @@ def test_facts_of_the_judged_time_keep_what_has_no_times(monkeypatch, tmp_path):
     monkeypatch.setattr("locust_realism.analysis.summary.collect", keep)
     seconds = seconds_with_a_stop(120, 30, 30)
     diagnosis = Diagnosis((("f", 0.2),), (("ffmpeg", 1.0),), ((START + 30_000_000, 30.0), (START + 90_000_000, 0.5)))
-    facts = MeasuredFacts.of(Facts(run_start_us=START), seconds).diagnosed(diagnosis)
+    facts = Facts(run_start_us=START).measured(seconds).diagnosed(diagnosis)
     log = LaunchLog.build(START + 65_500_000 + np.arange(5000) * 10_000, 5000)
     summarize(log, facts=facts, run_start_us=START)
     assert found["facts"].health == seconds.between(START + 65_500_000, START + 115_500_000).worst()

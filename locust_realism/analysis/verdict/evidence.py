@@ -19,6 +19,7 @@ from locust_realism.analysis.verdict import dispersion as scale
 from locust_realism.analysis.verdict.dispersion import Stalls
 from locust_realism.analysis.verdict.users import UserTimes, marks_tasks, task_starts, user_times
 from locust_realism.recording.diagnosis import Diagnosis
+from locust_realism.recording.health import HealthLog
 from locust_realism.recording.launches import LaunchLog
 from locust_realism.workload.users.launching import MISSED_AFTER_S
 
@@ -44,12 +45,14 @@ class Facts:
     - ``model`` intended workload
     - ``planned_profile`` planned launches: ``cumulative(t)``, t in seconds since ``run_start_us``
     - ``arrival_profile`` planned starts of users, ``user_starts_us`` actual ones (epoch microseconds)
-    - ``health`` of the generator's worst worker: ``cpu_max`` (share of a core), ``loop_lag_p99_ms``
+    - ``health`` of the generator's worst worker: ``cpu_max`` (share of a core), ``loop_lag_p99_ms``; ``seconds`` the
+      rows of all workers that it comes from, None where they are unknown
     - ``blockers`` places in code that blocked the event loop, with their share of the time, largest first
     - ``others`` other busy processes of the machine, with the cores that they used, largest first;
       ``own_cores`` those of the generator's processes there, NaN where it is unknown
     - ``pauses`` times in which the whole process stood still: start in seconds of the run, and length in seconds
-    - ``missed_launches`` planned launches that found no idle user within a second, which have no rows
+    - ``missed_launches`` planned launches from full spawn to the stop request that found no idle user within a
+      second, which have no rows
     - ``clock_offset_sd_us`` largest standard deviation of a worker's clock offset
     - ``held_us`` instants of full spawn and of the stop request (epoch microseconds, None if still to come); the
       verdict covers the launches between them, since the test itself starts users in turn and stops them all at once
@@ -61,6 +64,7 @@ class Facts:
     run_start_us: int | None = None
     user_starts_us: Int64 | None = None
     health: Mapping[str, float] = field(default_factory=dict)
+    seconds: HealthLog | None = None
     missed_launches: int = 0
     clock_offset_sd_us: float | None = None
     held_us: tuple[int | None, int | None] | None = None
@@ -68,6 +72,17 @@ class Facts:
     others: Sequence[tuple[str, float]] = ()
     pauses: Sequence[tuple[float, float]] = ()
     own_cores: float = math.nan
+
+    def measured(self, seconds: HealthLog) -> Facts:
+        """Return these facts with the health of the generator's processes."""
+        return replace(self, health=seconds.worst(), seconds=seconds)
+
+    def between(self, first_us: int, last_us: int) -> Facts:
+        """Return these facts with health and pauses of a part of the run; without a second of it the health of all."""
+        part = {} if self.seconds is None else self.seconds.between(first_us, last_us).worst()
+        low, high = ((at_us - (self.run_start_us or 0)) / 1e6 for at_us in (first_us, last_us))
+        pauses = [(start, length) for start, length in self.pauses if start <= high and start + length >= low]
+        return replace(self, health=part or self.health, pauses=pauses)
 
     def diagnosed(self, diagnosis: Diagnosis) -> Facts:
         """Return these facts with a diagnosis."""

@@ -19,7 +19,7 @@ from locust_realism.analysis.document import (
     StatusDocument,
 )
 from locust_realism.analysis.settings import AnalysisSettings, generator_bounds
-from locust_realism.analysis.summary import MeasuredFacts, summarize
+from locust_realism.analysis.summary import summarize
 from locust_realism.analysis.verdict.evidence import Facts
 from locust_realism.recording.launches import LaunchLog
 from locust_realism.runtime.capture.accounting import balance_sentence
@@ -119,7 +119,7 @@ class RunProvider:
             settings=self._settings_of(window),
             window=span,
             run_start_us=origin,
-            facts=MeasuredFacts.of(facts, health).diagnosed(diagnosis),
+            facts=facts.measured(health).diagnosed(diagnosis),
             source={"kind": "live run", "warnings": recording.warnings(), "balance": self._balance()},
         )
         return WindowFigures(summary, span, complete)
