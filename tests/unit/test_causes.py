@@ -44,6 +44,11 @@ def even(**more):
     return run(gaps=replace(SOUND_GAPS, cov=0.5, short_share=0.1), **more)
 
 
+def spaced(share):
+    """Return evidence of a generator that needs this share of the mean gap for a launch."""
+    return run(gaps=replace(SOUND_GAPS, cov=0.85, short_share=0.6), launch_floor_s=share / SOUND_GAPS.rate)
+
+
 def step(**more):
     return run(users=replace(SOUND_USERS, user_cov=0.1), period_s=1.0, **more)
 
@@ -98,6 +103,7 @@ FIRST = [
     (USERS, run(period_s=5.0), "at most 2.0 ms late. The launches repeat with a period of 5 s", "in the tasks", None),
     ("launches in batches", run({"loop_lag_p99_ms": 45.0, "blocked": 0.06}), "at most 45.0 ms late", "Lower the load",
      run()),
+    ("a generator that spaces its launches", spaced(0.6), "60% of the mean gap", "Add workers", spaced(0.29)),
     ("launches that are too even", even(), "CoV of the times between launches is 0.50", "think times", None),
     ("too few users or too regular ones",
      even(groups=[{"users": k, "n": 1000 * k, "cov": 0.5} for k in (1, 10, 100)]), "off 1", "more users", None),

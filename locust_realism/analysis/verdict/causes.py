@@ -45,6 +45,11 @@ PROMPT_MS = 5.0
 """Lag of the event loop in milliseconds, or a mean gap if longer, below which it was on time."""
 RARE_LAG = 0.5
 """Late wake-ups of the event loop, over the surplus of short gaps, below which the surplus is not their work."""
+SPACED = 0.3
+"""Time of a launch in mean gaps from which it makes the gaps too even: their CoV falls to sqrt(1 - .3^2) = .954.
+
+Source: K. T. Marshall, Some inequalities in queuing, Operations Research 16, 1968, departures of the queue M/D/1.
+"""
 WAVE_TRIPS = 3
 """Round trips in a period from which on the rate varies, and not the users' steps."""
 
@@ -291,6 +296,22 @@ def _blockers(case: Case) -> str:
     share = case.health("blocked")
     text = "" if math.isnan(share) else f"Code on the event loop made {_share(share)} of its wake-ups late. "
     return f"{text}Share of the time: {_list(case.e.facts.blockers, _share)}.{_own_cpu(case)}"
+
+
+def _spaced(case: Case) -> bool:
+    g, rho = case.e.gaps, case.e.launch_floor_s * case.e.gaps.rate
+    if not SPACED < rho or not g.cov < 1 or not (case.f[1].bad or case.f[9].bad):
+        return False
+    # One server with constant times, fed at random, has departures of this CoV.
+    return g.cov > math.sqrt(max(1 - rho**2, 0.0)) - case.b.standard_errors / math.sqrt(g.n)
+
+
+def _spacing(case: Case) -> str:
+    floor_s = case.e.launch_floor_s
+    text = (
+        f"The generator needs {write_duration(floor_s)} for a launch, {floor_s * case.e.gaps.rate:.0%} of the mean gap"
+    )
+    return f"{text}: launches that are due together leave that far apart.{_own_cpu(case)}"
 
 
 def _own_work(case: Case) -> str:
@@ -574,6 +595,10 @@ CAUSES: tuple[Cause, ...] = (
     Cause(
         "launches in batches", HEAVY, (3,), (1, 2, 6, 7, 9), lambda c: c.short and c.f[3].status == RED,
         lambda c: _observed(3)(c) + _lag(c), _lower,
+    ),
+    Cause(
+        "a generator that spaces its launches", HEAVY, (1, 7, 9), (1, 3, 6, 7, 9, 11), _spaced, _spacing,
+        lambda c: f"{_add_workers(c)} FastHttpUser needs less CPU time than HttpUser.",
     ),
     Cause(
         "too few users or too regular ones", THINK, (7,), (1, 3, 6, 9), lambda c: c.too_even, _observed(7),
