@@ -101,7 +101,7 @@ class Case:
         u = self.e.users
         answer_ms, lag_ms = 1e3 * u.response_share * u.round_trip, self.health("loop_lag_p99_ms")
         found = {5} if answer_ms > lag_ms else set()
-        if self.too_even:
+        if self.too_even and not _spaced(self):
             found |= {1, 7, 8, 9} | (set() if self.short else {3}) | (set() if self.waves else {6})
         return found
 
@@ -300,7 +300,7 @@ def _blockers(case: Case) -> str:
 
 def _spaced(case: Case) -> bool:
     g, rho = case.e.gaps, case.e.launch_floor_s * case.e.gaps.rate
-    if not SPACED < rho or not g.cov < 1 or not (case.f[1].bad or case.f[9].bad):
+    if not rho > SPACED or not g.cov < 1 or not (case.f[1].bad or case.f[9].bad):
         return False
     # One server with constant times, fed at random, has departures of this CoV.
     return g.cov > math.sqrt(max(1 - rho**2, 0.0)) - case.b.standard_errors / math.sqrt(g.n)
