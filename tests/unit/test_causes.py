@@ -436,6 +436,8 @@ def test_a_large_swing_of_the_rate_makes_short_gaps_and_is_no_bunching():
     swing = {"gaps": replace(BUNCHED, short_share=1.25), "period_s": 8.0}
     rows = [SCALE | {"window_s": 0.01, "idc": 1.2}, SCALE | {"idc": 9.0}]
     assert judge(run(dispersion=rows, **swing), BOUNDS)["causes"][0]["name"] == "a rate or a system that is not steady"
+    steep = [SCALE | {"window_s": width, "idc": 1 + 60 * width} for width in (0.01, 0.1, 1.0)]
+    assert judge(run(period_s=5.0, dispersion=steep), BOUNDS)["causes"][0]["name"].endswith("not steady"), "1.6 to 7"
     rows = [SCALE | {"window_s": 0.01, "idc": 4.0}, SCALE | {"idc": 9.0}]
     assert judge(run(dispersion=rows, **swing), BOUNDS)["causes"][0]["name"] == USERS
 

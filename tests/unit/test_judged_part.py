@@ -327,3 +327,28 @@ def test_the_stays_of_a_population_survive_their_recording() -> None:
     for wrong in ([3.0, 2.0], [-1.0], ["x"], [math.inf]):
         with pytest.raises((TypeError, ValueError), match="session_quantiles_s must be"):
             WorkloadModel(session_quantiles_s=wrong)  # type: ignore[arg-type]
+
+
+def small_pool(seed: int, users: int = 8, n: int = 12_000) -> tuple[LaunchLog, Facts]:
+    """Return the launches of a small fixed pool with uniform think times, long after its start."""
+    rng = np.random.default_rng([31, seed])
+    times = np.cumsum(rng.uniform(0, 2, (users, 2 * n // users)), axis=1)
+    user, step = np.nonzero((times > 50) & (times < 50 + n / users))
+    order = np.argsort(times[user, step], kind="stable")
+    launches = np.rint(times[user[order], step[order]] * 1e6).astype(int)
+    return LaunchLog.build(launches, 1000, slot=user[order]), Facts(WorkloadModel(kind="closed", think_time_s=1.0))
+
+
+def test_few_users_explain_the_dependence_of_their_gaps() -> None:
+    """Check 9 leaves it to check 7; negative controls: without the pool's own law, and users who wait for each other."""
+    for seed in range(5):
+        log, facts = small_pool(seed)
+        found = collect(log, SETTINGS, facts)
+        assert found.few_correlation == pytest.approx(found.gaps.correlations[0], abs=4 / math.sqrt(len(log)))
+        assert CHECK[9](found, VerdictBounds()).status == GREEN
+        alone = replace(found, few_correlation=0.0, few_distance=0.0)
+        assert CHECK[9](alone, VerdictBounds()).status in (AMBER, RED)
+    gaps = np.diff(log.launch_us)
+    gaps[1::2] = gaps[::2][: len(gaps[1::2])]
+    paired = replace(log, launch_us=np.cumsum(np.insert(gaps, 0, 0)))
+    assert CHECK[9](collect(paired, SETTINGS, facts), VerdictBounds()).status == RED

@@ -11,7 +11,7 @@ import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
-from locust_realism.analysis.document import AMBER, NO_DATA, RED, SEVERITY, Status
+from locust_realism.analysis.document import AMBER, NO_DATA, RED, SEVERITY, DispersionRow, Status
 from locust_realism.analysis.document import Cause as CauseRow
 from locust_realism.analysis.settings import VerdictBounds
 from locust_realism.analysis.verdict import readings
@@ -39,6 +39,8 @@ NAMED = 3
 """Most places in code, and most programs, that a sentence names."""
 CONSTANT = 0.1
 """CoV of one user's round trips below which the think times are constant, whatever else delays the users."""
+FLAT = 0.3
+"""Excess of the index of dispersion over that at ten times the window: 0.1 for a smooth rate, 1 for short bunches."""
 SMOOTH = 1.5
 """Index of dispersion at the shortest scale, over the model's, below which a rate varies smoothly."""
 PROMPT_MS = 5.0
@@ -443,10 +445,15 @@ def _rate_varies(case: Case) -> bool:
     trip = case.e.users.round_trip
     slow = case.e.period_s > WAVE_TRIPS * (trip if trip > 0 else 0.0)
     regular = case.e.stalls is not None and case.e.stalls.regular
-    # Users who act together bunch at short scales, too.
-    shortest = case.e.dispersion[0]
-    smooth = not case.short or shortest["idc"] < SMOOTH * shortest["model"]
-    return slow and case.waves and smooth and not regular
+    return slow and case.waves and (not case.short or _smooth(case.e.dispersion)) and not regular
+
+
+def _smooth(rows: Sequence[DispersionRow]) -> bool:
+    """Return True if the counts' excess variation grows with the window: users who act together bunch at short ones."""
+    shortest = rows[0]
+    longer = next((row for row in rows if row["window_s"] >= 10 * shortest["window_s"]), rows[-1])
+    first, later = (row["idc"] / row["model"] - 1 for row in (shortest, longer))
+    return first < SMOOTH - 1 or first < FLAT * later
 
 
 _VARY = "Draw think times from a distribution such as the exponential, or plan Poisson arrivals."

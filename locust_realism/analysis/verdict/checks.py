@@ -24,6 +24,8 @@ LONGEST_SHARE_SPREAD = 0.36
 """Standard error of that share times sqrt(n), simulated for exponential gaps."""
 DISTANCE_ERRORS = 1.43
 """Distance from the exponential times sqrt(n) that 0.27 % of exponential samples with an estimated mean exceed."""
+NOTABLE = 0.01
+"""Correlation of the gaps of few users from which on the sentence has it."""
 MIN_INDEPENDENT = 15
 """Fewest independent windows of a scale that is judged."""
 
@@ -341,10 +343,12 @@ def dependence(e: Evidence, b: VerdictBounds) -> Finding:
         return _too_few(g.n, b.min_gaps)
     lag1, chance = g.correlations[0], 1 / math.sqrt(g.n)
     ticks = g.rate * e.tick_us / 1e6 if e.tick_us > 1 else 0.0
-    by_lag = grade(abs(lag1), b.correlation_amber, b.correlation_red, b.standard_errors * chance)
+    beyond = lag1 - e.few_correlation
+    by_lag = grade(abs(beyond), b.correlation_amber, b.correlation_red, b.standard_errors * chance)
     by_distance = by_lag
     if e.short_gap_measurable:
-        by_distance = grade(g.distance, b.distance_amber, b.distance_red, DISTANCE_ERRORS / math.sqrt(g.tail_n or g.n))
+        error = DISTANCE_ERRORS / math.sqrt(g.tail_n or g.n)
+        by_distance = grade(g.distance - e.few_distance, b.distance_amber, b.distance_red, error)
     by_clock: doc.Status = doc.AMBER if ticks > b.clock_tick_amber else doc.GREEN
     status: doc.Status = max((by_lag, by_distance, by_clock), key=doc.SEVERITY.__getitem__)
     if status == doc.NO_DATA:
@@ -355,12 +359,14 @@ def dependence(e: Evidence, b: VerdictBounds) -> Finding:
         if e.short_gap_measurable
         else f"not measurable, since the generator launches to within {write_duration(e.short_gap_s)}."
     )
+    if abs(e.few_correlation) >= NOTABLE:
+        seen += f" So few users as these alone have {e.few_correlation:+.3f} and {e.few_distance:.3f}."
     if by_clock == doc.AMBER and by_clock == status:
         seen += f" The clock has ticks of {write_duration(e.tick_us / 1e6)}, {ticks:.2f} of the mean gap."
         return Finding(status, ticks, b.clock_tick_amber, seen, readings.COARSE_CLOCK)
     if doc.SEVERITY[by_distance] > doc.SEVERITY[by_lag]:
-        return Finding(status, g.distance, b.distance_amber, seen, readings.DEPENDENT)
-    return Finding(status, lag1, b.correlation_amber, seen, readings.DEPENDENT)
+        return Finding(status, g.distance - e.few_distance, b.distance_amber, seen, readings.DEPENDENT)
+    return Finding(status, beyond, b.correlation_amber, seen, readings.DEPENDENT)
 
 
 def population(e: Evidence, b: VerdictBounds) -> Finding:

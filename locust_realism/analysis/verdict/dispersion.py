@@ -25,6 +25,7 @@ MIN_WINDOWS = 20
 """Fewest windows from which a variance of counts is estimated."""
 MAX_BINS = 4_000_000
 MODEL_INTERVALS = 200_000
+POOL_INTERVALS = 100_000
 STAY_SHARES = tuple((1 - 10 ** -(np.arange(1, 121) / 20)).tolist())
 """Shares at which a law of stays is known by its quantiles: .11, .21 ... .999999, dense in the tail."""
 Z95 = 1.959963984540054
@@ -170,6 +171,25 @@ def renewal_dispersion(window_s: Sequence[float], trips_s: Floats, seed: int = 0
         index_of_dispersion(np.bincount((times / window).astype(np.int64))[:-1]) if window > 0.02 * mean else 1.0
         for window in window_s
     ]
+
+
+def pool_gaps(trips_s: Floats, users: int, seed: int = 0) -> Floats:
+    """Return the times between the launches of so many independent users with these times between their own ones.
+
+    Few users make the gaps less random than exponential ones: neighbouring gaps have a negative correlation. They come
+    from a simulation of ``POOL_INTERVALS`` trips, drawn with replacement and a fixed seed.
+
+    >>> gaps = pool_gaps(np.random.default_rng(1).uniform(0, 2, 10_000), 5)
+    >>> round(float(gaps.std() / gaps.mean()), 1), round(autocorrelation(gaps, 1)[0], 1)
+    (0.9, -0.1)
+    """
+    rng = np.random.default_rng(seed)
+    each = max(POOL_INTERVALS // users, 20)
+    times = np.cumsum(rng.choice(trips_s, (users, each)), axis=1)
+    times += (rng.random(users) * float(trips_s.mean()))[:, np.newaxis]
+    # all users launch from their last start to their first end
+    start, end = times[:, each // 10].max(), times[:, -1].min()
+    return np.diff(np.sort(times[(times >= start) & (times <= end)]))
 
 
 @dataclass(frozen=True)

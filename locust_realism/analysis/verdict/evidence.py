@@ -34,6 +34,8 @@ SHORT_GAP_SHARE = -math.expm1(-SHORT_GAP)
 """Share of exponential gaps that are shorter than a tenth of their mean: 0.0952."""
 LONGEST_SHARE = 0.001
 INFERRED = "Pauses of the users separate their tasks, since the log does not mark them."
+FEW_USERS = 100
+"""Users of a fixed pool from which on its gaps are exponential: lognormal ones have a correlation of -0.01 there."""
 COARSE = 0.3
 """Launches in a grain from which the grain shows in the CoV of the groups: sqrt(1 + m^2 / 6) is 1.008 here."""
 
@@ -127,6 +129,7 @@ class Evidence:
       comes near the mean gap, so that the generator cannot make gaps that short
     - ``launch_floor_s`` gap below which the generator cannot launch as independent users do (:func:`launch_delay_s`)
     - ``grain_us`` grain of the launch times that was spread out
+    - ``few_correlation``, ``few_distance`` of the gaps that independent users have if they are as few as these
     - ``planned`` True where a plan or arrivals decide on the launches, so that rules for fixed pools do not apply
     - ``stalls`` repeated pauses of all launches, None without
     - ``judged_note`` sentence on the judged part that a reader needs, empty without one
@@ -153,6 +156,8 @@ class Evidence:
     short_gap_measurable: bool = True
     launch_floor_s: float = 0.0
     grain_us: int = 1
+    few_correlation: float = 0.0
+    few_distance: float = 0.0
     planned: bool = False
     stalls: Stalls | None = None
     judged_note: str = ""
@@ -218,8 +223,11 @@ def collect(
         # A launch moves its neighbours by as much: the law of the gaps is compared without that.
         spread = detrend.flat_times(starts.launch_us, profile, start_us, round(delay_s * 1e6))
         gaps = replace(gaps, **_beyond_short(_relative(spread, per_window, profile is not None)[0], short))
+    few_correlation, few_distance = _of_few_users(users, model, short)
     return Evidence(
         gaps=gaps,
+        few_correlation=few_correlation,
+        few_distance=few_distance,
         users=users,
         facts=replace(facts, run_start_us=start_us),
         tick_us=tick,
@@ -250,6 +258,18 @@ def collect(
         retries=rhythm.retry_share(log),
         period_s=rhythm.launch_period_s(times),
     )
+
+
+def _of_few_users(users: UserTimes, model: WorkloadModel, short: float) -> tuple[float, float]:
+    """Return the correlation of neighbouring gaps and their distance from the exponential that a small pool has."""
+    if model.kind != "closed" or model.think_time_s is None or not 0 < users.users <= FEW_USERS or not len(users.trips):
+        return 0.0, 0.0
+    gaps = scale.pool_gaps(users.trips, users.users)
+    if len(gaps) < FEW_USERS or not gaps.mean() > 0:
+        return 0.0, 0.0
+    gaps /= gaps.mean()
+    correlation = scale.autocorrelation(gaps, 1)[0]
+    return correlation, float(np.nan_to_num(_beyond_short(gaps, short)["distance"]))
 
 
 def timer_grain_us(facts: Facts) -> float:
