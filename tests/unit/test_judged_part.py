@@ -340,7 +340,7 @@ def small_pool(seed: int, users: int = 8, n: int = 12_000) -> tuple[LaunchLog, F
 
 
 def test_few_users_explain_the_dependence_of_their_gaps() -> None:
-    """Check 9 leaves it to check 7; negative controls: without the pool's own law, and users who wait for each other."""
+    """Check 9 leaves it to check 7; negative controls: without the law of few, and pairs of equal gaps."""
     for seed in range(5):
         log, facts = small_pool(seed)
         found = collect(log, SETTINGS, facts)
