@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import json
 import math
 import os
@@ -9,6 +10,7 @@ import signal
 import subprocess
 import sys
 import time
+import traceback
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
@@ -34,6 +36,7 @@ from locust_realism.runtime.capture.kernel_figures import Counter, KernelFigures
 from locust_realism.runtime.capture.run import attach
 from locust_realism.runtime.capture.watchdog import Beats
 from locust_realism.runtime.coordination.clock import Clock
+from locust_realism.runtime.locust_compat import native_ident
 from tests.runtime.cluster import cluster, eventually
 
 native_sleep = get_original("time", "sleep")
@@ -66,6 +69,29 @@ def watched(seconds: float, *blocks: tuple[Callable[[float], None], float, float
     gevent.killall(greenlets)
     watch.close()
     return watch.take(), tally.diagnosis()
+
+
+@pytest.mark.parametrize("guarded", [True, False])
+def test_the_watchdog_collects_no_garbage_of_the_event_loop(guarded: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each container that its thread makes would start a collection there; negative control: without the guard."""
+    if not guarded:
+        monkeypatch.setattr(watchdog, "gc", SimpleNamespace(isenabled=gc.isenabled, disable=int, enable=int))
+    collected: list[str] = []
+    own, thresholds = native_ident(), gc.get_threshold()
+
+    def note(phase: str, info: dict[str, int]) -> None:
+        if native_ident() != own:
+            collected.extend(Path(each.filename).name for each in traceback.extract_stack())
+
+    gc.callbacks.append(note)
+    gc.set_threshold(1)
+    try:
+        watched(1.2, (spin, 0.05, 0.01))
+    finally:
+        gc.set_threshold(*thresholds)
+        gc.callbacks.remove(note)
+    assert ("watchdog.py" not in collected) == guarded
+    assert gc.isenabled()
 
 
 def share_of(function: Callable[..., object], found: Diagnosis) -> float:

@@ -70,9 +70,10 @@ def run_wait_seconds(text: str) -> float:
     return figures[1] / 1e9 if any(figures) else math.nan
 
 
-def run_wait_counter(proc: Path = PROC) -> Counter:
-    """Return the counter of the time that the calling thread has waited for a CPU."""
-    return Counter(run_wait_seconds, proc / "self" / "task" / str(native_thread_id()) / "schedstat")
+def run_wait_counter(proc: Path = PROC, thread: int | None = None) -> Counter:
+    """Return the counter of the time that a thread by the kernel's id, or the calling one, has waited for a CPU."""
+    name = str(native_thread_id() if thread is None else thread)
+    return Counter(run_wait_seconds, proc / "self" / "task" / name / "schedstat")
 
 
 def pressure_seconds(text: str) -> float:

@@ -19,6 +19,7 @@ watchdog had looked, so the interval becomes 1 ms; code that keeps the lock long
 from __future__ import annotations
 
 import collections
+import gc
 import logging
 import math
 import os
@@ -35,7 +36,7 @@ import locust
 import locust_realism
 from locust_realism.recording.diagnosis import MAX_ENTRIES, MAX_KEPT, PAUSE_S, Named, longest, printable
 from locust_realism.runtime.capture.kernel_figures import Counter, run_wait_counter
-from locust_realism.runtime.locust_compat import native_ident, start_native_thread, thread_stack
+from locust_realism.runtime.locust_compat import native_ident, native_thread_id, start_native_thread, thread_stack
 from locust_realism.runtime.users.alarm import Alarm
 from locust_realism.runtime.users.deadline import Deadline
 
@@ -154,6 +155,7 @@ class Heartbeat:
     def __init__(self) -> None:
         sys.setswitchinterval(min(SWITCH_S, sys.getswitchinterval()))
         self._run_wait = run_wait_counter()
+        self._watch_id = 0
         self._watch_wait: Counter | None = None
         self._watch_s = math.nan
         self._thread = native_ident()
@@ -189,6 +191,8 @@ class Heartbeat:
         self._closed = True
         self._alarm.close()
         self._run_wait.close()
+        if self._watch_wait is not None:
+            self._watch_wait.close()
         self._deadline.set(0.0)
 
     def _new_beats(self) -> Beats:
@@ -250,6 +254,8 @@ class Heartbeat:
 
     def _watch_waited(self) -> float:
         """Return the seconds that the watchdog has waited for a CPU since the last late beat, 0 if unknown."""
+        if self._watch_wait is None and self._watch_id:
+            self._watch_wait = run_wait_counter(thread=self._watch_id)
         before, self._watch_s = self._watch_s, math.nan if self._watch_wait is None else self._watch_wait.seconds()
         return self._watch_s - before if self._watch_s >= before else 0.0
 
@@ -261,22 +267,34 @@ class Heartbeat:
     # In the watchdog's thread -----------------------------------------------------------------------------------
 
     def _watch(self) -> None:
-        self._watch_wait = run_wait_counter()
+        self._watch_id = native_thread_id()
         try:
             while not self._closed:
                 self._deadline.wait()
-                now = time.perf_counter()
-                if now - self._due >= self._late_s and not self._closed:
-                    self._look(now)
-                    self._deadline.set(now + LOOK_S)  # unless the loop beats before
+                self._look()
         except Exception:
             logger.exception("locust_realism: the watchdog has stopped: blocking code is no longer named")
         finally:
             self._deadline.close()
-            self._watch_wait.close()
 
-    def _look(self, now: float) -> None:
-        """Sample the main thread, unless it waits for events."""
+    def _look(self) -> None:
+        """Sample the main thread if it is late, without a garbage collection in this thread.
+
+        That would finalise sockets and greenlets of the event loop: one waited in ZeroMQ for ever, with the lock held.
+        """
+        collects = gc.isenabled()
+        gc.disable()
+        try:
+            now = time.perf_counter()
+            if now - self._due >= self._late_s and not self._closed:
+                self._sample(now)
+                self._deadline.set(now + LOOK_S)  # unless the loop beats before
+        finally:
+            if collects:
+                gc.enable()
+
+    def _sample(self, now: float) -> None:
+        """Keep the place of the main thread, unless it waits for events."""
         frame = thread_stack(self._thread)
         if frame is None or frame.f_code.co_filename == _HUB:
             return
