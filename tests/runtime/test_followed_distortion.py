@@ -12,7 +12,7 @@ import pytest
 from locust import User, task
 from locust.env import Environment
 
-from locust_realism.analysis.settings import AnalysisSettings
+from locust_realism.analysis.settings import DEFAULT_BOUNDS, AnalysisSettings
 from locust_realism.report.console import render_summary
 from locust_realism.report.terminal import Screen
 from locust_realism.runtime.capture.run import attach
@@ -76,6 +76,7 @@ def test_code_that_blocks_is_the_first_cause_in_every_view(blocked: bool) -> Non
         runner.stop()
         recording.flush()
         summary = provider.final_summary()
+        share = sum(part for _, part in recording.side.diagnosis().blockers)
         findings = [one["text"] for one in generator_findings(provider.generator())]
     finally:
         if blocker is not None:
@@ -94,4 +95,5 @@ def test_code_that_blocks_is_the_first_cause_in_every_view(blocked: bool) -> Non
     assert causes[0]["name"] == BLOCKS
     assert any(place in causes[0]["evidence"] for place in places), causes[0]["evidence"]
     assert causes[0]["evidence"] in " ".join(text.split())
-    assert len(late) == 1
+    # On a busy machine the loop waits for a CPU half of the time, and blocks for less than the tab's bound.
+    assert len(late) == (share >= DEFAULT_BOUNDS.blocked_amber)

@@ -102,7 +102,7 @@ def test_users_of_a_step_begin_at_uniform_instants_of_the_second_and_work_at_onc
     delays = delays_of(test, users=200)
     # bound of the 1 % level for 200 uniform values, 1.63 / sqrt(n), and what a start may be late
     assert kolmogorov(delays) < 1.63 / np.sqrt(200) + ON_TIME_S
-    assert delays.max() < STEP_S + ON_TIME_S
+    assert delays.max() < STEP_S + 5 * ON_TIME_S, "the latest of 200"
     gaps = np.diff(np.sort(delays))
     assert gaps.std(ddof=1) / gaps.mean() == pytest.approx(1, abs=0.35), "like independent arrivals, not even"
     eventually(lambda: len(test.times("works")) == 200)
