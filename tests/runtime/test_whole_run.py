@@ -175,8 +175,8 @@ def test_a_part_of_the_run_that_is_no_longer_in_memory(tmp_path: Path) -> None:
         assert part["response_times"][-1]["n"] == len(inside)
 
 
-def test_chosen_seconds_have_their_own_health_and_causes(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Lateness of other seconds is no cause in the chosen ones; the whole run has all of it."""
+def summarized(monkeypatch: pytest.MonkeyPatch) -> dict[str, Facts]:
+    """Return a table with the ``facts`` of the latest summary of a provider."""
     found: dict[str, Facts] = {}
 
     def keep(*args: Any, facts: Facts, **others: Any) -> Any:
@@ -184,6 +184,12 @@ def test_chosen_seconds_have_their_own_health_and_causes(monkeypatch: pytest.Mon
         return summarize(*args, facts=facts, **others)
 
     monkeypatch.setattr(provider, "summarize", keep)
+    return found
+
+
+def test_chosen_seconds_have_their_own_health_and_causes(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Lateness of other seconds is no cause in the chosen ones; the whole run has all of it."""
+    found = summarized(monkeypatch)
     with running(None) as run:
         run.fire(500, seed=4)
         start_us = run.provider.started_us
@@ -204,13 +210,7 @@ def test_chosen_seconds_have_their_own_health_and_causes(monkeypatch: pytest.Mon
 
 def test_missed_launches_count_in_the_whole_run_only(monkeypatch: pytest.MonkeyPatch) -> None:
     """They have no times: the last minute, or the newest launches of a long run, do not have them."""
-    found: dict[str, Facts] = {}
-
-    def keep(*args: Any, facts: Facts, **others: Any) -> Any:
-        found["facts"] = facts
-        return summarize(*args, facts=facts, **others)
-
-    monkeypatch.setattr(provider, "summarize", keep)
+    found = summarized(monkeypatch)
     with running(None) as run:
         run.provider._facts = lambda: Facts(missed_launches=50)
         run.fire(500, seed=4)
