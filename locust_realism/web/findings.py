@@ -16,7 +16,7 @@ SENTENCES: dict[doc.GeneratorFigure, str] = {
     "throttled": "A CPU limit of the container stopped {inside} {value:.0%} of the time.",
     "stopped": "{who} stood still {value:.0%} of the time.",
     "blocked": "Code on the event loop made {value:.0%} of the wake-ups of {inside} late.",
-    "lag_p99_ms": "In 19 of 20 seconds {inside} woke 99 % of its users at most {value:,.0f} ms late.",
+    "lag_p99_ms": "In 19 of 20 of the last 30 seconds {inside} woke 99 % of its users at most {value:,.0f} ms late.",
     "lateness_p99_ms": "{who} launched requests {value:,.0f} ms after their planned time (99th percentile).",
     "lost": "{who} lost {value:,.0f} recorded requests: the figures do not cover the whole run.",
     "clock_uncertainty_ms": "The clock of {inside} has an uncertainty of {value:,.1f} ms: intervals between launches "

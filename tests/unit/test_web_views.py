@@ -322,7 +322,11 @@ def test_vendored_files_are_those_of_the_manifest() -> None:
             "green",
             "No figure of the generator",
         ),
-        ({"lag_p99_ms": 150}, "red", "In 19 of 20 seconds worker w1 woke 99 % of its users at most 150 ms late."),
+        (
+            {"lag_p99_ms": 150},
+            "red",
+            "In 19 of 20 of the last 30 seconds worker w1 woke 99 % of its users at most 150 ms late.",
+        ),
         ({"lag_p99_ms": 60}, "amber", "60 ms late"),
         ({"lateness_p99_ms": 150}, "red", "150 ms after their planned time"),
         ({"lateness_p99_ms": 30}, "amber", "30 ms after their planned time"),
