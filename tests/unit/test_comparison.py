@@ -181,7 +181,7 @@ def test_repeats_that_agree_and_repeats_that_do_not() -> None:
 
 def test_the_p_value_of_agreement_is_cochrans() -> None:
     width = student(0.95, 31)
-    runs = [Estimate(x, x - width * s, x + width * s, 100) for x, s in ((10.0, 1.0), (12.0, 2.0), (9.0, 0.5))]
+    runs = [Estimate(x, x - width * s, x + width * s, 100, s, 31) for x, s in ((10.0, 1.0), (12.0, 2.0), (9.0, 0.5))]
     weight = np.array([1, 0.25, 4])
     centre = weight @ [10, 12, 9] / weight.sum()
     q = weight @ (np.array([10, 12, 9]) - centre) ** 2

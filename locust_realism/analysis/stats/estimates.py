@@ -8,7 +8,7 @@ long enough to be nearly independent of each other (:func:`batch_error`).
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import numpy as np
 from numpy.typing import NDArray
@@ -27,12 +27,17 @@ CORRELATED = 0.3
 
 @dataclass(frozen=True)
 class Estimate:
-    """Figure of ``n`` values with its confidence limits; a limit is infinite where the data sets none."""
+    """Figure of ``n`` values with its confidence limits; a limit is infinite where the data sets none.
+
+    ``error`` is the standard error behind the limits, NaN if unknown, and ``freedom`` its degrees of freedom.
+    """
 
     value: float
     low: float
     high: float
     n: int
+    error: float = field(default=math.nan, repr=False)
+    freedom: float = field(default=math.inf, repr=False)
 
     def __sub__(self, other: Estimate) -> Estimate:
         """Return the difference of two independent figures.
@@ -50,9 +55,10 @@ class Estimate:
         return Estimate(value, value - down, value + up, min(self.n, other.n))
 
     def standard_error(self) -> float:
-        """Return the standard error behind limits of 95 % confidence, from one if the other is infinite, or NaN."""
-        sides = [side for side in (self.value - self.low, self.high - self.value) if math.isfinite(side)]
-        return sum(sides) / len(sides) / student(0.95, BATCHES - 1) if sides else math.nan
+        """Return ``error``, or that of limits of 95 % confidence if it is unknown; NaN without limits."""
+        if math.isfinite(self.error):
+            return self.error
+        return half_width(self.value, self.low, self.high) / student(0.95, self.freedom)
 
 
 def student(confidence: float, freedom: float) -> float:
@@ -65,6 +71,12 @@ def student(confidence: float, freedom: float) -> float:
 
     share = (1 + confidence) / 2
     return float(ndtri(share) if math.isinf(freedom) else stdtrit(freedom, share))
+
+
+def half_width(value: float, low: float, high: float) -> float:
+    """Return half the width of an interval, the finite side's if the other is infinite, NaN if both are."""
+    sides = [side for side in (value - low, high - value) if math.isfinite(side)]
+    return sum(sides) / len(sides) if sides else math.nan
 
 
 def batch_means(values: Samples) -> Floats:
@@ -97,7 +109,7 @@ def mean_estimate(values: Numbers, confidence: float = 0.95) -> Estimate:
         return Estimate(value, -math.inf, math.inf, len(values))
     error, freedom = batch_error(values)
     half = student(confidence, freedom) * error
-    return Estimate(value, value - half, value + half, len(values))
+    return Estimate(value, value - half, value + half, len(values), error, freedom)
 
 
 def quantile_estimate(
@@ -127,11 +139,12 @@ def quantile_estimate(
     value = float(sorted_percentiles(ordered, [quantile], rule)[0])
     p = float(exact_quantile(quantile))
     error, freedom = batch_error(values <= value)
-    half = student(confidence, freedom) * max(error, math.sqrt(p * (1 - p) / n))
+    t = student(confidence, freedom)
+    half = t * max(error, math.sqrt(p * (1 - p) / n))
     low, high = math.floor(n * (p - half)), math.ceil(n * (p + half)) + 1
     lower = float(ordered[low - 1]) if low >= 1 else -math.inf
     upper = float(ordered[high - 1]) if high <= n else math.inf
-    return Estimate(value, lower, upper, n)
+    return Estimate(value, lower, upper, n, half_width(value, lower, upper) / t, freedom)
 
 
 def share_estimate(hits: NDArray[np.bool_], confidence: float = 0.95) -> Estimate:
@@ -149,18 +162,19 @@ def share_estimate(hits: NDArray[np.bool_], confidence: float = 0.95) -> Estimat
     share = float(hits.mean()) if n else math.nan
     if n < FEWEST_BATCHES:
         return Estimate(share, 0.0, 1.0, n)
-    effective, z = float(n), student(confidence, math.inf)
+    effective, used = float(n), math.inf
     independent = share * (1 - share) / n
     if independent > 0:
         error, freedom = batch_error(hits)
         effect = error**2 / independent
         if effect > 1:
-            effective, z = max(n / effect, 1.0), student(confidence, freedom)
+            effective, used = max(n / effect, 1.0), freedom
+    z = student(confidence, used)
     middle = share + z * z / (2 * effective)
     half = z * math.sqrt(share * (1 - share) / effective + z * z / (4 * effective**2))
     scale = 1 + z * z / effective
-    low, high = max(0.0, (middle - half) / scale), min(1.0, (middle + half) / scale)
-    return Estimate(share, min(low, share), max(high, share), n)
+    low, high = min(share, max(0.0, (middle - half) / scale)), max(share, min(1.0, (middle + half) / scale))
+    return Estimate(share, low, high, n, half_width(share, low, high) / z, used)
 
 
 def rate_estimate(launch_us: NDArray[np.int64], confidence: float = 0.95) -> Estimate:
@@ -170,7 +184,7 @@ def rate_estimate(launch_us: NDArray[np.int64], confidence: float = 0.95) -> Est
     if not mean.value > 0:
         return Estimate(math.nan, -math.inf, math.inf, len(launch_us))
     high = 1 / mean.low if mean.low > 0 else math.inf
-    return Estimate(1 / mean.value, 1 / mean.high, high, len(launch_us))
+    return Estimate(1 / mean.value, 1 / mean.high, high, len(launch_us), mean.error / mean.value**2, mean.freedom)
 
 
 def pooled(runs: list[Estimate], confidence: float = 0.95) -> Estimate:
