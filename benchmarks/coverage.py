@@ -26,7 +26,7 @@ sys.path.append(str(Path(__file__).resolve().parent))  # for tests, which load t
 
 import rows
 from rows.row import Outcome, Row
-from rows.runner import Z95, simulate, wilson
+from rows.runner import Z95, Share, simulate
 
 PAGE = Path(__file__).resolve().parents[1] / "docs" / "statistics.md"
 BEGIN, END = "<!-- coverage: begin -->", "<!-- coverage: end -->"
@@ -35,21 +35,6 @@ HEAD = (
     "| statement | data | runs | bias, % | holds, % | given, % | found, % | goal | met |\n"
     "|---|---|---|---|---|---|---|---|---|"
 )
-
-
-class Share(NamedTuple):
-    """Share of runs in which something is true, and its 95 % interval."""
-
-    value: float
-    low: float
-    high: float
-
-    @classmethod
-    def of(cls, flags: Sequence[bool]) -> Share:
-        return cls(sum(flags) / len(flags), *wilson(sum(flags), len(flags)))
-
-    def __str__(self) -> str:
-        return f"{100 * self.value:.1f} ({100 * self.low:.1f} to {100 * self.high:.1f})"
 
 
 class Bias(NamedTuple):

@@ -11,7 +11,7 @@ from functools import partial
 from itertools import pairwise
 from math import sqrt
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 from zlib import crc32
 
 import numpy as np
@@ -75,3 +75,18 @@ def wilson(successes: int, n: int) -> tuple[float, float]:
     middle = successes + Z95**2 / 2
     half = Z95 * sqrt(successes * (n - successes) / n + Z95**2 / 4)
     return max(middle - half, 0.0) / (n + Z95**2), (middle + half) / (n + Z95**2)
+
+
+class Share(NamedTuple):
+    """Share of runs in which something is true, and its 95 % interval."""
+
+    value: float
+    low: float
+    high: float
+
+    @classmethod
+    def of(cls, flags: Sequence[bool]) -> Share:
+        return cls(sum(flags) / len(flags), *wilson(sum(flags), len(flags)))
+
+    def __str__(self) -> str:
+        return f"{100 * self.value:.1f} ({100 * self.low:.1f} to {100 * self.high:.1f})"
