@@ -11,7 +11,8 @@ import numpy as np
 
 from locust_realism.analysis.capacity.slo import crossing, parse_target
 from locust_realism.analysis.compare.comparison import difference_row
-from locust_realism.analysis.stats.estimates import Estimate, pooled
+from locust_realism.analysis.stats.estimates import Estimate
+from locust_realism.analysis.stats.repeated import pooled
 from locust_realism.analysis.thresholds import METRICS
 from locust_realism.common.durations import write_duration
 from locust_realism.sweep.design import Row, users_in_words

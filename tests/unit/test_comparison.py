@@ -17,14 +17,13 @@ from locust_realism.analysis.compare.groups import Side, agreement
 from locust_realism.analysis.stats.estimates import (
     Estimate,
     batch_means,
-    disagreement,
     mean_estimate,
-    pooled,
     quantile_estimate,
     rate_estimate,
     share_estimate,
     student,
 )
+from locust_realism.analysis.stats.repeated import disagreement, pooled
 from locust_realism.recording.launches import MISSING, LaunchLog
 
 RUNS = 300
@@ -179,13 +178,9 @@ def test_repeats_that_agree_and_repeats_that_do_not() -> None:
     assert row["apart"] == pytest.approx(0.2, abs=0.06)
 
 
-def test_the_p_value_of_agreement_is_cochrans() -> None:
-    width = student(0.95, 31)
-    runs = [Estimate(x, x - width * s, x + width * s, 100, s, 31) for x, s in ((10.0, 1.0), (12.0, 2.0), (9.0, 0.5))]
-    weight = np.array([1, 0.25, 4])
-    centre = weight @ [10, 12, 9] / weight.sum()
-    q = weight @ (np.array([10, 12, 9]) - centre) ** 2
-    assert disagreement(runs)[1] == pytest.approx(stats.chi2.sf(q, 2))
+def test_the_p_value_of_agreement_is_that_of_an_f_ratio() -> None:
+    runs = [Estimate(x, x - 1, x + 1, 100, 0.5, 8) for x in (10.0, 11.0, 9.0)]
+    assert disagreement(runs) == pytest.approx((0.2, stats.f.sf(1 / 0.25, 2, 24)))
 
 
 def test_runs_that_differ_among_themselves_widen_the_comparison() -> None:

@@ -161,7 +161,8 @@ def pd_reads(path: Path) -> int:
 
 def test_limits_of_a_cell_have_their_nominal_coverage(plan: Plan) -> None:
     """The true mean is 8: 95 % limits of 3 runs hold it in at least 138 of 160 cases (binomial, 5 sigma)."""
-    from locust_realism.analysis.stats.estimates import mean_estimate, pooled
+    from locust_realism.analysis.stats.estimates import mean_estimate
+    from locust_realism.analysis.stats.repeated import pooled
     from locust_realism.sweep.results import limits, response_figures
 
     rng = np.random.default_rng(5)

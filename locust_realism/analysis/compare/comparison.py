@@ -14,8 +14,9 @@ import numpy as np
 from locust_realism.analysis import document as doc
 from locust_realism.analysis.compare.comparability import match_loads
 from locust_realism.analysis.compare.groups import FIGURES, Side, agreement, run_estimates, shared_names
-from locust_realism.analysis.stats.estimates import Estimate, pooled, rate_estimate, share_estimate
+from locust_realism.analysis.stats.estimates import Estimate, rate_estimate, share_estimate
 from locust_realism.analysis.stats.intervals import AGGREGATED
+from locust_realism.analysis.stats.repeated import pooled
 from locust_realism.common.json import to_json_safe
 from locust_realism.recording.launches import Label, LaunchLog
 

@@ -10,8 +10,9 @@ import numpy as np
 
 from locust_realism.analysis.document import Agreement, AgreementRow, Summary
 from locust_realism.analysis.percentiles import Floats
-from locust_realism.analysis.stats.estimates import Estimate, disagreement, mean_estimate, quantile_estimate
+from locust_realism.analysis.stats.estimates import Estimate, mean_estimate, quantile_estimate
 from locust_realism.analysis.stats.intervals import TOTAL
+from locust_realism.analysis.stats.repeated import disagreement
 from locust_realism.analysis.stats.responses import known_responses
 from locust_realism.common.json import to_json_safe
 from locust_realism.recording.launches import Label, LaunchLog

@@ -185,39 +185,3 @@ def rate_estimate(launch_us: NDArray[np.int64], confidence: float = 0.95) -> Est
         return Estimate(math.nan, -math.inf, math.inf, len(launch_us))
     high = 1 / mean.low if mean.low > 0 else math.inf
     return Estimate(1 / mean.value, 1 / mean.high, high, len(launch_us), mean.error / mean.value**2, mean.freedom)
-
-
-def pooled(runs: list[Estimate], confidence: float = 0.95) -> Estimate:
-    """Return the mean of several runs of one plan, with limits from the spread between the runs.
-
-    The spread between runs contains the spread within them; where it happens to be smaller than the runs' own
-    intervals, these count. A single run is returned unchanged: it has no spread between runs.
-    """
-    if len(runs) == 1:
-        return runs[0]
-    values = np.array([run.value for run in runs])
-    centre = float(values.mean())
-    half = student(confidence, len(runs) - 1) * float(values.std(ddof=1)) / math.sqrt(len(runs))
-    below = math.hypot(*(run.value - run.low for run in runs)) / len(runs)
-    above = math.hypot(*(run.high - run.value for run in runs)) / len(runs)
-    return Estimate(centre, centre - max(half, below), centre + max(half, above), min(run.n for run in runs))
-
-
-def disagreement(runs: list[Estimate]) -> tuple[float, float]:
-    """Return the relative range of repeated runs, (largest - smallest) / mean, and the p-value of Cochran's Q.
-
-    Q = sum ((x_i - x) / s_i)^2 with weights 1/s_i^2 is chi-squared with k - 1 degrees of freedom where all runs measure
-    the same; s_i comes from half the width of each interval. Below .01 the runs differ by more than requests within a
-    run do, so that the interval of one run is too narrow for a comparison. NaN where a run's interval is infinite.
-    """
-    from scipy.special import chdtrc
-
-    values = np.array([run.value for run in runs])
-    mean = float(values.mean())
-    apart = float(np.ptp(values)) / mean if mean else math.nan
-    error = np.array([run.standard_error() for run in runs])
-    if len(runs) < 2 or not all(math.isfinite(run.high - run.low) for run in runs) or (error <= 0).any():
-        return apart, math.nan
-    weight = 1 / error**2
-    q = float(weight @ (values - float(weight @ values / weight.sum())) ** 2)
-    return apart, float(chdtrc(len(runs) - 1, q))
