@@ -406,9 +406,7 @@ def main() -> int:
     options = parser.parse_args()
     cases = [case for case in CASES if options.only in case.simulate.__name__]
     cells = [(case.simulate.__name__, options.runs) for case in cases]
-    print(
-        "| simulated run | green / amber / red / no verdict | red, % | named first (runs) | right, % | red checks (runs) |"
-    )
+    print("| simulated run | green / amber / red / no verdict | red, % | named first (runs) | right, % | red checks |")
     print("|---|---|---|---|---|---|", flush=True)
     failed, sound = False, []
     for case, kept in zip(cases, simulate(once, cells, processes=options.processes, kept=options.out), strict=True):
