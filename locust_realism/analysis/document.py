@@ -909,7 +909,7 @@ class ComparedRun(TypedDict):
 
 
 class AgreementRow(TypedDict):
-    """Values of one figure in repeated runs, their relative range and the p-value of Cochran's Q."""
+    """Values of one figure in repeated runs, their relative range and the p-value of their spread."""
 
     figure: str
     values: list[float]
@@ -965,6 +965,6 @@ class Comparison(TypedDict):
     candidates: list[Candidate]
     runs: list[ComparedRun]
     agreement: list[Agreement]
-    levels: NotRequired[list[ComparedLevel]]
+    levels: list[ComparedLevel]
     warnings: NotRequired[list[str]]
     thresholds: NotRequired[list[SideThreshold]]

@@ -8,8 +8,8 @@ import sys
 from pathlib import Path
 from typing import TextIO
 
-from locust_realism.analysis.compare.by_level import compare_levels
-from locust_realism.analysis.compare.comparison import SLOWER, compare
+from locust_realism.analysis.compare.comparison import compare
+from locust_realism.analysis.compare.difference import MORE, SLOWER
 from locust_realism.analysis.compare.groups import Side
 from locust_realism.analysis.document import Comparison
 from locust_realism.analysis.thresholds import evaluate_thresholds
@@ -72,7 +72,6 @@ def run(options: argparse.Namespace) -> int:
     confidence, rule = options.together, options.percentile_rule
     with shared.command_errors(), shared.progress("comparing") as advance:
         document = compare(sides, confidence=confidence, tolerance=options.tolerance, rule=rule, progress=advance)
-        document["levels"] = compare_levels(sides, confidence=confidence, rule=rule)
     document["warnings"] = [SINGLE_RUN] if any(len(side.logs) == 1 for side in sides) else []
     results = [
         (side.name, result)
@@ -118,7 +117,7 @@ def exit_status(found: Comparison, *, force: bool) -> int:
     if not force and any(each["alike"]["status"] == "refused" for each in candidates):
         return 3
     slower = [row["verdict"] == SLOWER for each in candidates for row in each["rows"] if row["label"] == "Aggregated"]
-    return int(any(slower) or any(each["failures"]["verdict"] == "more" for each in candidates))
+    return int(any(slower) or any(each["failures"]["verdict"] == MORE for each in candidates))
 
 
 def _print(found: Comparison, options: argparse.Namespace, stream: TextIO) -> None:

@@ -91,7 +91,7 @@ def _differences(found: Comparison, each: Candidate, screen: Screen) -> list[str
 
 def _levels(found: Comparison, screen: Screen) -> list[str]:
     """Return the table by number of users, a group of columns for each side."""
-    levels = found.get("levels")
+    levels = found["levels"]
     if not levels:
         return []
     columns = [Column("users", "users", text=True)]

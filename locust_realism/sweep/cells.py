@@ -6,11 +6,12 @@ import math
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from operator import itemgetter
+from typing import Any
 
 import numpy as np
 
 from locust_realism.analysis.capacity.slo import crossing, parse_target
-from locust_realism.analysis.compare.comparison import difference_row
+from locust_realism.analysis.compare.difference import compared, counted
 from locust_realism.analysis.stats.estimates import Estimate
 from locust_realism.analysis.stats.repeated import pooled
 from locust_realism.analysis.thresholds import METRICS
@@ -20,7 +21,6 @@ from locust_realism.sweep.results import ESTIMATED, UNKNOWN, estimate_of, limits
 
 MEANS = ("sdev_ms", "cov", "max_ms", "think_mean_s", "generator_cpu", "server_cpu", "machine_cpu", "lateness_p99_ms")
 STATUS_ORDER = ("red", "amber", "not enough data", "green")
-INDEPENDENT_RUNS = 3
 COMPARED = ("rate", "mean_ms", "p50_ms", "p95_ms")
 
 
@@ -35,10 +35,18 @@ def cells_of(rows: Iterable[Row]) -> list[Row]:
     them if those are wider or there is one run only. ``verdict`` is the worst verdict of the runs, ``verdicts`` counts
     them; ``response_bins`` are those of all requests together.
     """
-    places: dict[tuple[object, ...], list[Row]] = {}
+    return [_cell(runs) for runs in _places(rows).values()]
+
+
+def _places(rows: Iterable[Row]) -> dict[tuple[Any, ...], list[Row]]:
+    places: dict[tuple[Any, ...], list[Row]] = {}
     for row in rows:
         places.setdefault(place_of(row), []).append(row)
-    return [_cell(runs) for runs in places.values()]
+    return places
+
+
+def _estimates(runs: Iterable[Row], key: str) -> list[Estimate]:
+    return [estimate for run in runs if (estimate := estimate_of(run, key)) is not None]
 
 
 def _cell(runs: list[Row]) -> Row:
@@ -46,7 +54,7 @@ def _cell(runs: list[Row]) -> Row:
     cell: Row = {key: first[key] for key in ("variant", "users", "think_time_s", "figures_of")}
     cell |= {"runs": len(runs), "n": sum(run["n"] for run in runs), "failures": sum(run["failures"] for run in runs)}
     for key in ESTIMATED:
-        estimates = [estimate for run in runs if (estimate := estimate_of(run, key)) is not None]
+        estimates = _estimates(runs, key)
         cell |= limits(key, over_runs(estimates) if estimates else UNKNOWN)
     for key in MEANS:
         values = [run[key] for run in runs if run[key] is not None]
@@ -63,17 +71,12 @@ def _cell(runs: list[Row]) -> Row:
 def over_runs(runs: list[Estimate]) -> Estimate:
     """Return the mean of several runs, with limits from the spread between them or, if wider, from within.
 
-    A run too short for limits of its own (they are infinite) still counts: from three independent runs on the spread
-    alone is an interval (Law, Simulation Modeling and Analysis, 2015, section 9.4). No limit is below 0, as no time,
-    rate or share is.
+    No limit is below 0, as no time, rate or share is.
 
     >>> round(over_runs([Estimate(x, -math.inf, math.inf, 9) for x in (10.0, 11.0, 12.0)]).high, 2)
     13.48
     """
-    if len(runs) < INDEPENDENT_RUNS:
-        return pooled(runs)
-    below = [replace(run, low=run.value) if math.isinf(run.low) else run for run in runs]
-    found = pooled([replace(run, high=run.value) if math.isinf(run.high) else run for run in below])
+    found = pooled(runs)
     return replace(found, low=max(found.low, min(0.0, found.value)))
 
 
@@ -140,23 +143,21 @@ def _largest(line: Sequence[Row], key: str, bound: float) -> Row:
     }
 
 
-def difference_rows(cells: Sequence[Row]) -> list[Row]:
-    """Return the differences of each variant from the first at every place that both have, with 95 % limits each.
+def difference_rows(rows: Iterable[Row]) -> list[Row]:
+    """Return the differences of each variant from the first at every place that both ran, with 95 % limits each.
 
-    ``verdict`` is ``faster`` or ``slower`` for response times, ``more`` or ``less`` for throughput, or that the data
-    shows no difference.
+    ``rows`` are runs, those of the first variant first; repeated ones of a place share the spread between them. ``verdict`` is ``faster`` or ``slower``
+    for response times, ``more`` or ``less`` for throughput, or that the data shows no difference.
     """
-    variants = list(dict.fromkeys(cell["variant"] for cell in cells))
-    at = {place_of(cell): cell for cell in cells}
+    places = _places(rows)
+    first, *_ = next(iter(places), ("",))
     found = []
-    for cell in sorted(cells, key=lambda cell: variants.index(cell["variant"])):
-        base = at.get((variants[0], cell["users"], cell["think_time_s"]), cell)
-        for key in COMPARED if base is not cell else ():
-            a, b = estimate_of(base, key), estimate_of(cell, key)
-            if a is not None and b is not None:
-                row: Row = {**difference_row(a, b)}
-                if key == "rate":
-                    row["verdict"] = {"slower": "more", "faster": "less"}.get(row["verdict"], row["verdict"])
-                names = {name: cell[name] for name in ("users", "think_time_s", "variant")}
-                found.append({**names, "figure": key, **row})
+    for variant, users, think in places:
+        before = places.get((first, users, think), []) if variant != first else []
+        for key in COMPARED:
+            a, b = (_estimates(runs, key) for runs in (before, places[variant, users, think]))
+            if a and b:
+                row = compared(a, b)
+                names = {"users": users, "think_time_s": think, "variant": variant}
+                found.append({**names, "figure": key, **(counted(row) if key == "rate" else row)})
     return found

@@ -60,7 +60,8 @@ MOST_RUNS_SHOWN = 6
 def document_of(plan: Plan, rows: Sequence[Row], *, failures: Sequence[str] = ()) -> Row:
     """Return the page's document of the runs that are done; JSON-able, without NaN."""
     report, names = plan.report, [variant.name for variant in plan.variants]
-    cells = sorted(cells_of(rows), key=lambda of: (names.index(of["variant"]), of["think_time_s"] or 0, of["users"]))
+    ordered = sorted(rows, key=lambda of: (names.index(of["variant"]), of["think_time_s"] or 0, of["users"]))
+    cells = cells_of(ordered)
     shown = [{key: cell[key] for key in cell if key not in ("response_bins", "groups")} for cell in cells]
     at = [cell["users"] if report.x == "users" else cell["think_time_s"] or 0 for cell in cells]
     document = {
@@ -79,7 +80,7 @@ def document_of(plan: Plan, rows: Sequence[Row], *, failures: Sequence[str] = ()
         "lines": [{"name": name, "cells": line} for name, line in series_of(shown, report.x)],
         "densities": _densities(cells, report.density_users),
         "targets": target_rows(cells, report.targets),
-        "differences": difference_rows(cells) if report.compare else [],
+        "differences": difference_rows(ordered) if report.compare else [],
         "groups": _groups(cells) if report.groups else None,
         "feedback": report.feedback,
         "windows": _of_runs(rows, "windows") if report.windows else [],

@@ -13,7 +13,6 @@ import pytest
 from browser_support import FLAGS, Tabs, chromium
 from web_support import FORMULA, HOSTILE, poisson_log
 
-from locust_realism.analysis.compare.by_level import compare_levels
 from locust_realism.analysis.compare.comparison import compare
 from locust_realism.analysis.compare.groups import Side
 from locust_realism.analysis.summary import summarize
@@ -117,7 +116,7 @@ def test_the_page_of_a_comparison_opens_offline(browser: Any, tmp_path: Path) ->
         return Side(name, (log,))
 
     sides = [side(HOSTILE, 90_000), side("JBoss", 50_000)]
-    found = {**compare(sides), "levels": compare_levels(sides), "warnings": [], "thresholds": []}
+    found = {**compare(sides), "warnings": [], "thresholds": []}
     path = tmp_path / "diff.html"
     path.write_text(render_compare_page(found), encoding="utf-8")
     context = browser.new_context(offline=True, viewport={"width": 1280, "height": 900})

@@ -10,9 +10,9 @@ import pytest
 from numpy.typing import NDArray
 from scipy import signal, stats
 
-from locust_realism.analysis.compare.by_level import compare_levels
 from locust_realism.analysis.compare.comparability import match_loads
-from locust_realism.analysis.compare.comparison import FASTER, SAME, SLOWER, UNSHOWN, compare, difference_row
+from locust_realism.analysis.compare.comparison import compare
+from locust_realism.analysis.compare.difference import FASTER, SAME, SLOWER, UNSHOWN, difference_row
 from locust_realism.analysis.compare.groups import Side, agreement
 from locust_realism.analysis.stats.estimates import (
     Estimate,
@@ -21,7 +21,6 @@ from locust_realism.analysis.stats.estimates import (
     quantile_estimate,
     rate_estimate,
     share_estimate,
-    student,
 )
 from locust_realism.analysis.stats.repeated import disagreement, pooled
 from locust_realism.recording.launches import MISSING, LaunchLog
@@ -260,7 +259,7 @@ def test_two_servers_side_by_side_at_each_number_of_users() -> None:
     jboss = LaunchLog.build(
         np.arange(8000) * 10_000, rng.exponential(40_000, 8000), users=np.repeat([50, 75, 100, 150], 2000)
     )
-    rows = compare_levels([Side("Tomcat", (tomcat,)), Side("JBoss", (jboss,))])
+    rows = compare([Side("Tomcat", (tomcat,)), Side("JBoss", (jboss,))])["levels"]
     assert [(row["fewest"], row["most"]) for row in rows] == [(50, 50), (75, 75), (100, 100), (150, 150)]
     assert [row["sides"][1]["verdict"] for row in rows[:3]] == [SLOWER, UNSHOWN, FASTER]
     assert rows[3]["sides"][0] is None
@@ -311,7 +310,7 @@ def test_missing_response_times_have_no_part_in_the_levels() -> None:
     a = run(33, users=np.repeat([50, 75], 2000))
     gone = np.arange(len(a)) % 5 == 2
     holed = replace(a, response_us=np.where(gone, MISSING, a.response_us))
-    rows = compare_levels([Side("a", (a,)), Side("b", (holed,))])
+    rows = compare([Side("a", (a,)), Side("b", (holed,))])["levels"]
     assert [row["sides"][1]["n"] for row in rows] == [row["sides"][0]["n"] for row in rows] == [2000, 2000]
     expected = np.quantile(a.response_us[:2000][~gone[:2000]] / 1e3, 0.5, method="inverted_cdf")
     assert rows[0]["sides"][1]["p50_ms"] == expected

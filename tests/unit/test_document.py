@@ -13,7 +13,6 @@ from hypothesis import strategies as st
 
 from locust_realism.analysis import document as declared
 from locust_realism.analysis.capacity.capacity import capacity
-from locust_realism.analysis.compare.by_level import compare_levels
 from locust_realism.analysis.compare.comparison import compare
 from locust_realism.analysis.compare.groups import Side
 from locust_realism.analysis.document import Capacity, GeneratorDocument, Summary
@@ -142,7 +141,7 @@ def test_the_generators_document_has_the_declared_keys_and_types():
 def test_a_comparison_has_the_declared_keys_and_types():
     logs = [launches(4000, users=np.repeat([10, 20], 2000)) for _ in range(3)]
     sides = [Side("A", (logs[0],)), Side("B", tuple(logs[1:]), (summarize(logs[1]), summarize(LaunchLog.empty())))]
-    document = {**compare(sides), "levels": compare_levels(sides)}
+    document = compare(sides)
     assert document["agreement"]
     assert document["levels"]
     assert faults(to_json_safe(document), declared.Comparison) == []

@@ -231,10 +231,10 @@ def test_differences_are_found_where_there_are_some_and_not_where_there_are_none
         found = sweep(plan, tmp_path / name, Silent(), run=Fake()).rows
         return [{**row, "variant": name, "users": 1} for row in found]
 
-    (rate, *times) = difference_rows(cells_of(rows("one", 4) + rows("another", 4)))
+    (rate, *times) = difference_rows(rows("one", 4) + rows("another", 4))
     assert {row["verdict"] for row in (rate, *times)} == {"no difference that this data can show"}
     assert all(row["low"] < 0 < row["high"] for row in times)
-    (rate, *times) = difference_rows(cells_of(rows("base", 4) + rows("double", 8)))
+    (rate, *times) = difference_rows(rows("base", 4) + rows("double", 8))
     assert (rate["verdict"], {row["verdict"] for row in times}) == ("more", {"slower"})
 
 

@@ -12,23 +12,31 @@ from collections.abc import Callable, Sequence
 import numpy as np
 
 from locust_realism.analysis import document as doc
+from locust_realism.analysis.compare.by_level import compare_levels, shared_edges
 from locust_realism.analysis.compare.comparability import match_loads
+from locust_realism.analysis.compare.difference import (
+    FASTER,
+    MORE,
+    SAME,
+    SLOWER,
+    UNSHOWN,
+    compared,
+    counted,
+    smallest_shown,
+)
 from locust_realism.analysis.compare.groups import FIGURES, Side, agreement, run_estimates, shared_names
 from locust_realism.analysis.stats.estimates import Estimate, rate_estimate, share_estimate
 from locust_realism.analysis.stats.intervals import AGGREGATED
-from locust_realism.analysis.stats.repeated import pooled
-from locust_realism.common.json import to_json_safe
 from locust_realism.recording.launches import Label, LaunchLog
-
-FASTER, SLOWER, SAME, UNSHOWN = (
-    "faster", "slower", "the same within the tolerance", "no difference that this data can show",
-)  # fmt: skip
 
 MAX_NAMES = 20
 """Most names with rows of their own, those with the most requests in the baseline."""
 
-Figures = dict[Label, dict[str, Estimate]]
-"""Estimates of response times by name and figure."""
+FELT = ("p95_ms", "p99_ms", "p90_ms", "p50_ms", "mean_ms")
+"""Figures in the order in which a sentence prefers them."""
+
+Figures = dict[Label, dict[str, list[Estimate]]]
+"""Estimates of response times by name and figure, one for each run."""
 
 
 def compare(
@@ -57,16 +65,15 @@ def compare(
         raise ValueError(f"{len(sides)} run(s) given, expected a baseline and at least one other")
     if not 0 < confidence < 1 or not 0 <= tolerance < 1:
         raise ValueError(f"confidence is {confidence} and tolerance {tolerance}, expected numbers in (0, 1) and [0, 1)")
-    names = shared_names(sides, MAX_NAMES)
-    # Each candidate has a statement for each name and figure, and two more for throughput and failures.
-    statements = (len(names) * len(FIGURES) + 2) * (len(sides) - 1)
+    names, edges = shared_names(sides, MAX_NAMES), shared_edges(sides)
+    # Each candidate has a statement for each name and figure, two more for throughput and failures, one for each level.
+    statements = (len(names) * len(FIGURES) + 2 + len(edges)) * (len(sides) - 1)
     each = 1 - (1 - confidence) / statements
     tables: list[Figures] = []
     for side in sides:
         tables.append({})
         for name in names:
-            runs = run_estimates(side, name, each, rule)
-            tables[-1][name] = {figure: pooled(estimates, each) for figure, estimates in runs.items()}
+            tables[-1][name] = run_estimates(side, name, each, rule)
             if progress is not None:
                 progress(sum(map(len, tables)) / (len(names) * len(sides)))
     base, *others = zip(sides, tables, strict=True)
@@ -75,6 +82,7 @@ def compare(
         "candidates": [_candidate(*base, *other, each, tolerance) for other in others],
         "runs": [_run(side) for side in sides],
         "agreement": [agreement(side, rule=rule) for side in sides if len(side.logs) > 1],
+        "levels": compare_levels(sides, edges, each, rule),
     }  # fmt: skip
 
 
@@ -84,19 +92,17 @@ def _candidate(
     rows: list[doc.NamedDifference] = [
         {
             "label": name.name, "method": name.method, "figure": figure,
-            **difference_row(before[name][figure], after[name][figure], tolerance),
+            **compared(before[name][figure], after[name][figure], confidence, tolerance),
         }
         for name in before
         for figure in FIGURES
     ]  # fmt: skip
 
-    def counted(estimate: Callable[[LaunchLog], Estimate], tolerance: float) -> doc.DifferenceRow:
-        """Return the row of a count per second or a share: more instead of slower, less instead of faster."""
-        a, b = (pooled([estimate(log) for log in each.logs], confidence) for each in (base, side))
-        row = difference_row(a, b, tolerance)
-        return {**row, "verdict": {FASTER: "less", SLOWER: "more"}.get(row["verdict"], row["verdict"])}
+    def of_runs(estimate: Callable[[LaunchLog], Estimate], tolerance: float) -> doc.DifferenceRow:
+        a, b = ([estimate(log) for log in each.logs] for each in (base, side))
+        return counted(compared(a, b, confidence, tolerance))
 
-    verdicts = {row["verdict"] for row in rows if row["label"] == AGGREGATED and row["method"] == ""}
+    verdicts = {row["verdict"] for row in _total(rows)}
     one = next(word for word in (FASTER, SLOWER, UNSHOWN, SAME) if word in verdicts)
     found: doc.Candidate = {
         "name": side.name,
@@ -104,35 +110,11 @@ def _candidate(
         "sentence": "",
         "alike": match_loads(base.logs, side.logs, base.summaries, side.summaries),
         "rows": rows,
-        "throughput": counted(lambda log: rate_estimate(log.launch_us, confidence), tolerance),
-        "failures": counted(lambda log: share_estimate(log.failed, confidence), 0.0),
+        "throughput": of_runs(lambda log: rate_estimate(log.launch_us, confidence), tolerance),
+        "failures": of_runs(lambda log: share_estimate(log.failed, confidence), 0.0),
     }
     found["sentence"] = _sentence(base.name, found, tolerance)
     return found
-
-
-def difference_row(a: Estimate, b: Estimate, tolerance: float = 0.0) -> doc.DifferenceRow:
-    """Return the difference b - a with its limits and its verdict: a larger time is slower.
-
-    >>> difference_row(Estimate(100, 98, 102, 500), Estimate(120, 117, 123, 500))["verdict"]
-    'slower'
-    """
-    change = b - a
-    bound = tolerance * abs(a.value)
-    if change.low > bound:
-        verdict = SLOWER
-    elif change.high < -bound:
-        verdict = FASTER
-    elif tolerance > 0 and -bound <= change.low and change.high <= bound:
-        verdict = SAME
-    else:
-        verdict = UNSHOWN
-    row: doc.DifferenceRow = to_json_safe({
-        "a": a.value, "b": b.value, "difference": change.value, "low": change.low, "high": change.high,
-        "ratio": b.value / a.value if a.value else None,
-        "n_a": a.n, "n_b": b.n, "verdict": verdict,
-    })  # fmt: skip
-    return row
 
 
 def _sentence(base: str, found: doc.Candidate, tolerance: float) -> str:
@@ -146,22 +128,36 @@ def _sentence(base: str, found: doc.Candidate, tolerance: float) -> str:
         SAME: f"{name} is as fast as {base} within {100 * tolerance:.0f} %",
         UNSHOWN: f"Between {name} and {base} there is no difference that this data can show",
     }
-    text = f"{words[found['conclusion']]}{_largest_change(found['rows'])}."
-    if failures["verdict"] == "more":
+    ending = _limit_of_detection if found["conclusion"] == UNSHOWN else _largest_change
+    text = f"{words[found['conclusion']]}{ending(_total(found['rows']))}."
+    if failures["verdict"] == MORE:
         text += f" It fails more often: {100 * (failures['a'] or 0):.3g} % to {100 * (failures['b'] or 0):.3g} %."
     if status == "warning":
         text += " The loads were not quite alike: see the reasons."
     return text
 
 
+def _total(rows: Sequence[doc.NamedDifference]) -> list[doc.NamedDifference]:
+    """Return the rows of all requests, those of the figures that users feel most first."""
+    total = [row for row in rows if row["label"] == AGGREGATED and row["method"] == ""]
+    return sorted(total, key=lambda row: FELT.index(row["figure"]))
+
+
 def _largest_change(rows: Sequence[doc.NamedDifference]) -> str:
-    """Return the figure that users feel most, of the changed ones, as the end of a sentence."""
-    changed = {row["figure"]: row for row in rows if row["label"] == AGGREGATED and row["verdict"] in (FASTER, SLOWER)}
-    for figure in ("p95_ms", "p99_ms", "p90_ms", "p50_ms", "mean_ms"):
-        if figure in changed:
-            a, b, ratio = (changed[figure][key] or 0.0 for key in ("a", "b", "ratio"))
-            return f": {figure[:-3]} {a:,.4g} ms to {b:,.4g} ms ({100 * (ratio - 1):+.0f} %)"
+    """Return the first changed figure as the end of a sentence."""
+    for row in rows:
+        if row["verdict"] in (FASTER, SLOWER):
+            a, b, ratio = (row["a"] or 0.0, row["b"] or 0.0, row["ratio"] or 0.0)
+            return f": {row['figure'][:-3]} {a:,.4g} ms to {b:,.4g} ms ({100 * (ratio - 1):+.0f} %)"
     return ""
+
+
+def _limit_of_detection(rows: Sequence[doc.NamedDifference]) -> str:
+    """Return the smallest difference of the first figure with limits as the end of a sentence."""
+    for row in rows:
+        if (share := smallest_shown(row)) is not None:
+            return f": {row['figure'][:-3]} would have to differ by {100 * share:.2g} % or more"
+    return ": the runs are too short for an interval of any figure"
 
 
 def _run(side: Side) -> doc.ComparedRun:

@@ -12,15 +12,13 @@ from locust_realism.analysis.document import Agreement, AgreementRow, Summary
 from locust_realism.analysis.percentiles import Floats
 from locust_realism.analysis.stats.estimates import Estimate, mean_estimate, quantile_estimate
 from locust_realism.analysis.stats.intervals import TOTAL
-from locust_realism.analysis.stats.repeated import disagreement
+from locust_realism.analysis.stats.repeated import AGREE_P, disagreement
 from locust_realism.analysis.stats.responses import known_responses
 from locust_realism.common.json import to_json_safe
 from locust_realism.recording.launches import Label, LaunchLog
 
 FIGURES = {"p50_ms": "0.5", "p90_ms": "0.9", "p95_ms": "0.95", "p99_ms": "0.99", "mean_ms": None}
 """Figures of the response times and their quantiles, None for the mean."""
-AGREE_P = 0.01
-"""Smallest p-value of Cochran's Q at which repeated runs agree."""
 
 
 @dataclass(frozen=True)
@@ -78,7 +76,8 @@ def run_estimates(
 def agreement(side: Side, *, rule: str = "nearest_rank") -> Agreement:
     """Return the agreement of repeated runs of one plan in the response times of all requests.
 
-    A figure agrees if chance within a run explains the spread of the runs (Cochran's Q, p >= 0.01).
+    A figure agrees if chance within a run explains the spread of the runs (F test, p >= 0.01). Of sound sides at most
+    5 % do not agree in one of the five figures.
     """
     rows: list[AgreementRow] = []
     for figure, runs in run_estimates(side, TOTAL, rule=rule).items():
