@@ -281,7 +281,7 @@ def one_pause(rng: np.random.Generator, n: int) -> Run:
 def repeated_stalls(rng: np.random.Generator, n: int, stalls: int = 20, length_s: float = 0.1) -> Run:
     """Poisson launches with twenty pauses of 0.1 s."""
     log, facts = poisson(rng, n)
-    late = np.arange(n) * stalls // n * round(length_s * 1e6)
+    late = np.arange(n) * (stalls + 1) // n * round(length_s * 1e6)
     return replace(log, launch_us=log.launch_us + late, planned_us=log.planned_us + late), facts
 
 
@@ -365,15 +365,16 @@ class Outcome(NamedTuple):
     red: list[int]
 
 
-def judge(case: Case, rng: np.random.Generator) -> Verdict:
+def judge(run: Run) -> Verdict:
     """Return the verdict on a simulated run."""
-    log, facts = case.simulate(rng, LAUNCHES)
+    log, facts = run
     return summarize(log, settings=AnalysisSettings(charts=False), run_start_us=EPOCH_US, facts=facts)["verdict"]
 
 
 def once(name: str, rng: np.random.Generator) -> Outcome:
     """Return the outcome of one run of the kind whose function has this name."""
-    verdict = judge(next(case for case in CASES if case.simulate.__name__ == name), rng)
+    kind = next(case.simulate for case in CASES if case.simulate.__name__ == name)
+    verdict = judge(kind(rng, LAUNCHES))
     causes, checks = verdict["causes"], verdict["checks"]
     red = [check["id"] for check in checks if check["status"] == "red"]
     return Outcome(verdict["overall"], causes[0]["name"] if causes else None, red)

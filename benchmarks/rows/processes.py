@@ -62,8 +62,7 @@ def mg1(rng: np.random.Generator, n: int, rho: float, cov: float = 3.0, service_
     """
     law = hyperexponential(service_s, cov)
     arrivals = np.cumsum(rng.exponential(service_s / rho, n))
-    ladder = int(rng.geometric(1 - rho)) - 1
-    first_wait = float(np.sum(rng.random(ladder) * law.sample_length_biased(rng, ladder)))
+    first_wait = float(law.sample_residual(rng, int(rng.geometric(1 - rho)) - 1).sum())
     return arrivals, lindley(arrivals, law.sample(rng, n), first_wait)
 
 

@@ -281,7 +281,7 @@ def test_the_causes_name_bradys_three_distortions():
 def test_simulated_runs_get_the_right_cause_first(case):
     """Two runs of each kind; docs/verdict.md has the table of all 1,000."""
     for seed in range(2):
-        verdict = calibration.judge(case, np.random.default_rng(seed))
+        verdict = calibration.judge(case.simulate(np.random.default_rng(seed), 10_000))
         if case.cause is None:
             assert verdict["overall"] in (GREEN, AMBER), verdict["sentence"]
         else:
