@@ -29,7 +29,7 @@ from tests.e2e.population_law import (
 )
 from tests.support import free_port, run_locust, started_locust, two_workers
 
-pytestmark = [pytest.mark.e2e, pytest.mark.timed]
+pytestmark = [pytest.mark.e2e, pytest.mark.timed, pytest.mark.alone]
 LOCUSTFILE = Path(__file__).with_name("population_locustfile.py")
 RATE, MEAN, WARM_UP, RUN_S = 450, 0.5, 1.0, 25
 Parts = list[dict[str, Any]]
