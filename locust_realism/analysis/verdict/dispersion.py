@@ -167,10 +167,18 @@ def renewal_dispersion(window_s: Sequence[float], trips_s: Floats, seed: int = 0
         return [1.0 for _ in window_s]
     times = np.cumsum(np.random.default_rng(seed).choice(trips_s, MODEL_INTERVALS))
     # A user hardly ever launches twice in a window much shorter than a round trip.
-    return [
-        index_of_dispersion(np.bincount((times / window).astype(np.int64))[:-1]) if window > 0.02 * mean else 1.0
-        for window in window_s
-    ]
+    return [_dispersion_in(times, window) if window > 0.02 * mean else 1.0 for window in window_s]
+
+
+def _dispersion_in(times_s: Floats, window_s: float) -> float:
+    """Return the IDC of ascending times in the whole windows from 0 on, most of which may be empty."""
+    index = (times_s / window_s).astype(np.int64)
+    windows = int(index[-1])
+    counts = np.diff(np.flatnonzero(np.diff(index)), prepend=-1)  # of windows that are not empty
+    total, squares = int(counts.sum()), int(counts @ counts)
+    if windows < 2 or not total:
+        return math.nan
+    return (squares - total**2 / windows) / (windows - 1) * windows / total
 
 
 def pool_gaps(trips_s: Floats, users: int, seed: int = 0) -> Floats:
