@@ -16,7 +16,6 @@ from locust_realism.analysis.compare.difference import FASTER, SAME, SLOWER, UNS
 from locust_realism.analysis.compare.groups import Side, agreement
 from locust_realism.analysis.stats.estimates import (
     Estimate,
-    batch_means,
     mean_estimate,
     quantile_estimate,
     rate_estimate,
@@ -199,12 +198,6 @@ def test_pooled_limits_cover_when_runs_differ() -> None:
         found = pooled(runs)
         hits += found.low <= 0 <= found.high
     assert hits / RUNS >= lower_bound(0.95)
-
-
-def test_batches_grow_until_neighbours_are_independent() -> None:
-    rng = np.random.default_rng(7)
-    assert len(batch_means(rng.normal(size=4000))) == 32
-    assert len(batch_means(np.cumsum(rng.normal(size=4000)))) < 16
 
 
 @pytest.mark.parametrize(

@@ -17,6 +17,7 @@ from locust_realism.analysis.percentiles import (
     sorted_percentiles,
 )
 from locust_realism.analysis.settings import AnalysisSettings
+from locust_realism.analysis.stats.batches import inflation
 from locust_realism.analysis.stats.responses import answered, known_responses, span_s
 from locust_realism.recording.launches import LaunchLog
 
@@ -27,7 +28,6 @@ WARM_UP_ERRORS = 6.0
 MSER-5 chose the part that differs most, and few batches give a rough error. On M/M/1 at .9 (200 runs of 10,000) the
 mean after the cut is .97 of the mean of all at 4 errors, .98 at 6."""
 BATCHES = 16
-MOST_CORRELATED = 0.9
 SEGMENTS = 20
 """Equal pieces of time; those of a half measure the variation within it and honour dependence in time."""
 JMETER_WINDOW = 20_000
@@ -81,18 +81,6 @@ def mean_variance(values: Floats) -> float:
         return math.nan
     means = values[len(values) - size * BATCHES :].reshape(BATCHES, size).mean(axis=1)
     return float(means.var(ddof=1)) / BATCHES * inflation(means - means.mean(), BATCHES)
-
-
-def inflation(off: Floats, n: int, fitted: int = 1) -> float:
-    """Return the factor (1 + r) / (1 - r) by which lag-1 correlation widens the variance of a mean, at least 1.
-
-    ``off`` are deviations from ``fitted`` estimated means of n values in all; each takes about 1/n off r. Source:
-    M. G. Kendall, Note on bias in the estimation of autocorrelation, Biometrika 41, 1954.
-    """
-    power = float(off @ off)
-    r = float(off[1:] @ off[:-1]) / power if power > 0 else 0.0
-    r = min(max(r + fitted / n, 0.0), MOST_CORRELATED)
-    return (1 + r) / (1 - r)
 
 
 def warm_up_rows(log: LaunchLog) -> int:
