@@ -24,6 +24,8 @@ Floats = NDArray[np.float64]
 Requests = tuple[Floats, Floats]
 COV_1 = math.sqrt(math.log(2))
 """Sigma of a log-normal law with a CoV of 1."""
+SIMULATED = 4_000_000
+"""Requests behind a truth without a closed form."""
 
 
 def lindley(arrivals: Floats, services: Floats, first_wait: float = 0.0) -> Floats:
@@ -113,11 +115,11 @@ def mg1_law(rho: float, cov: float = 3.0, service_s: float = 0.01) -> Mixture:
 
 @lru_cache(maxsize=32)
 def _simulated(process: Callable[..., Requests], parameters: tuple[tuple[str, float], ...]) -> Floats:
-    """Return the sorted response times of 4 million requests in runs of a fixed seed."""
+    """Return the sorted response times of runs of a fixed seed."""
     given = dict(parameters)
     n = int(given.pop("n", 1_000_000))
     rng = np.random.default_rng(20_261_122)
-    return np.sort(np.concatenate([process(rng, n, **given)[1] for _ in range(max(1, 4_000_000 // n))]))
+    return np.sort(np.concatenate([process(rng, n, **given)[1] for _ in range(max(1, SIMULATED // n))]))
 
 
 def truth(process: Callable[..., Requests], figure: str, **parameters: float) -> float:
