@@ -207,6 +207,7 @@ def visits(
     The ``stays`` are exponential unless given.
     """
     ends = arrivals + (rng.exponential(session_s, len(arrivals)) if stays is None else stays)
+    arrivals, ends = arrivals[ends > 0], ends[ends > 0]
     free: list[int] = []
     busy: list[tuple[float, int]] = []
     rows = []
