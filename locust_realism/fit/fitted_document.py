@@ -37,6 +37,7 @@ class Source(TypedDict):
 class Sessions(TypedDict):
     n: int
     unfinished: int
+    unseen_share: float
     single_share: float | None
     mean_length: float | None
     mean_length_interval: Range | None

@@ -18,13 +18,27 @@ from locust_realism.analysis.stats.estimates import student
 from locust_realism.common.json import to_json_safe
 from locust_realism.fit.arrival_rates import arrivals_of
 from locust_realism.fit.family_fits import LEAST_TIMES, FamilyFit, fit_families
-from locust_realism.fit.fitted_document import Arrivals, Estimate, Family, FitDocument, RequestRow, Source, ThinkTimes
+from locust_realism.fit.fitted_document import (
+    Arrivals,
+    Estimate,
+    Family,
+    FitDocument,
+    RequestRow,
+    Sessions,
+    Source,
+    ThinkTimes,
+)
 from locust_realism.fit.log_reading import FitSettings, ReadLog, label_rows, read_log
 from locust_realism.fit.names import OTHER
+from locust_realism.fit.survival import Survival
 from locust_realism.fit.visits import GroupedTimes, SessionTimes, seen_below
 
 _POOR_KS = 0.05
 _BEYOND = 0.01
+_UNSEEN = 0.01
+"""Greatest share of the sessions without a seen end for which p99 and the CoV of the lengths are given."""
+_AGES = 1.5
+"""Longest age of a session in the log over the time that shows it: few sessions are as old as the log."""
 
 
 def _of_source(source: Source, settings: FitSettings) -> Iterator[str]:
@@ -52,8 +66,8 @@ def _of_source(source: Source, settings: FitSettings) -> Iterator[str]:
         yield f"{share:.1%} of the requests have no known visitor; they are in no session"
     if source["duration_s"] < 4 * settings.gap_s:
         yield (
-            f"the log is shorter than four gaps of {settings.gap_s:g} s, so sessions under way at its start count as "
-            "new ones"
+            f"the log is shorter than four gaps of {settings.gap_s:g} s, so sessions cut by its ends count as whole "
+            "ones and their lengths have no intervals: use a longer log or a shorter --gap"
         )
 
 
@@ -69,6 +83,18 @@ def _of_arrivals(arrivals: Arrivals) -> Iterator[str]:
             f"days differ more than chance explains (dispersion {dispersion:.2f}): the intervals are those of the "
             "average of these days, not of the next day"
         )
+
+
+def _of_sessions(sessions: Sessions, settings: FitSettings) -> Iterator[str]:
+    share, mean = sessions["unseen_share"], sessions["mean_duration_s"]
+    if share <= _UNSEEN or mean is None:
+        return
+    # An exponential tail comes down to the share after this time, and some sessions must be as old as that.
+    needed_h = (2 * settings.gap_s + _AGES * mean * -math.log(_UNSEEN)) / 3600
+    yield (
+        f"the log ends before {share:.0%} of the sessions: their mean holds if the rate of arrivals is steady, and the "
+        f"length that {_UNSEEN:.0%} of them exceed is unknown; about {math.ceil(needed_h)} h of log would show it"
+    )
 
 
 def _of_times(thinking: ThinkTimes) -> Iterator[str]:
@@ -114,15 +140,13 @@ def fit_log(
     read = read_log(paths, settings, progress)
     span_s = (read.last_us - read.first_us) / 1e6
     whole = span_s < 4 * settings.gap_s
-    sessions = read.sessions.sessions(early=whole)
-    thinking = read.sessions.sessions(early=True).think_times
     document: FitDocument = to_json_safe(
         {
             "schema_version": SCHEMA_VERSION,
             "source": _source(read, settings, [str(path) for path in paths], span_s),
-            "sessions": _sessions(read, sessions, settings.confidence),
+            "sessions": _sessions(read.sessions.sessions(early=whole), settings.confidence, whole=whole),
             "arrivals": arrivals_of(read, settings, early=whole),
-            "think_times": _think_times(thinking, read, settings),
+            "think_times": _think_times(read.sessions.think_times, read, settings),
             "requests": _requests(read, settings.confidence),
             "settings": asdict(settings),
             "warnings": [],
@@ -133,6 +157,7 @@ def fit_log(
     document["warnings"] = [
         *_of_source(document["source"], settings),
         *_of_arrivals(document["arrivals"]),
+        *_of_sessions(document["sessions"], settings),
         *_of_times(document["think_times"]),
         *_of_names(read),
     ]
@@ -169,51 +194,48 @@ def _interval(value: float, half: float, low: float = 0.0) -> list[float]:
     return [max(value - half, low), value + half]
 
 
-def _sessions(read: ReadLog, times: SessionTimes, confidence: float) -> dict[str, object]:
-    n, counts = times.n, times.lengths
-    mean = times.requests / n if n else math.nan
-    variance = float(counts @ (np.arange(len(counts)) - mean) ** 2) / (n - 1) if n > 1 else math.nan
-    # Sessions of one request have duration 0 and are not among the durations.
-    mean_duration = times.durations.total / n if n else math.nan
-    squares = times.durations.squares / n if n else math.nan
-    stddev_duration = math.sqrt(max(squares - mean_duration**2, 0.0)) if n else math.nan
+def _sessions(times: SessionTimes, confidence: float, *, whole: bool) -> dict[str, object]:
+    lengths, durations = times.lengths, times.durations
+    (mean, error), (mean_s, error_s) = (
+        [(each.mean, math.nan) for each in (lengths, durations)]
+        if whole
+        else [each.estimate() for each in (times.mean_length, times.mean_duration)]
+    )
     z = student(confidence, math.inf)
+    completed = _completed(lengths, mean)
     return {
-        "n": n,
-        "unfinished": read.sessions.unfinished,
-        "single_share": int(counts[1]) / n if n else math.nan,
+        "n": times.n,
+        "unfinished": times.unfinished,
+        "unseen_share": lengths.unseen,
+        "single_share": 1 - float(lengths.longer[0]) if times.n else math.nan,
         "mean_length": mean,
-        "mean_length_interval": _interval(mean, z * math.sqrt(variance / n), 1.0) if n > 1 else None,
-        "length_cov": math.sqrt(variance) / mean if n > 1 else math.nan,
-        **{f"p{q * 100:g}_length": _count_quantile(counts, q) for q in _QUANTILES},
-        "length_permille": _permille(counts),
-        "mean_duration_s": mean_duration,
-        "mean_duration_interval_s": _interval(mean_duration, z * stddev_duration / math.sqrt(n)) if n > 1 else None,
-        **{f"p{q * 100:g}_duration_s": _duration_quantile(times, q) for q in _QUANTILES},
+        "mean_length_interval": _interval(mean, z * error, 1.0) if math.isfinite(error) else None,
+        "length_cov": float(completed.std() / completed.mean()) if lengths.unseen <= _UNSEEN else math.nan,
+        **{f"p{q * 100:g}_length": _whole_number(lengths.quantile(q)) for q in _QUANTILES},
+        "length_permille": np.stack(np.unique(completed, return_counts=True), axis=1).tolist() if times.n else [],
+        "mean_duration_s": mean_s,
+        "mean_duration_interval_s": _interval(mean_s, z * error_s) if math.isfinite(error_s) else None,
+        **{f"p{q * 100:g}_duration_s": durations.quantile(q) for q in _QUANTILES},
     }
 
 
-def _count_quantile(counts: NDArray[np.int64], q: float) -> int | None:
-    reached = np.cumsum(counts)
-    return int(np.searchsorted(reached, math.ceil(q * reached[-1] - 1e-9))) if reached[-1] else None
+def _whole_number(value: float) -> int | None:
+    return round(value) if math.isfinite(value) else None
 
 
-def _permille(counts: NDArray[np.int64]) -> list[list[int]]:
-    """Return the distribution as pairs (requests, thousandths of the sessions), by the middles of the thousandths."""
-    reached = np.cumsum(counts)
-    if not reached[-1]:
-        return []
-    values = np.searchsorted(reached, (np.arange(1000) + 0.5) / 1000 * reached[-1], side="right")
-    pairs: list[list[int]] = np.stack(np.unique(values, return_counts=True), axis=1).tolist()
-    return pairs
+def _completed(lengths: Survival, mean: float) -> NDArray[np.int64]:
+    """Return a thousand session lengths, by the middles of the thousandths of the sessions.
 
-
-def _duration_quantile(times: SessionTimes, q: float) -> float:
-    """Return a quantile of the duration of all sessions, those of one request (0 s) included."""
-    if not times.n:
-        return math.nan
-    longer = times.durations.n / times.n
-    return float(times.durations.quantile([(q - (1 - longer)) / longer])[0]) if q > 1 - longer else 0.0
+    Beyond the curve's end they are exponential, so that all have the mean; equal to the last one if it is longer.
+    """
+    shares = (np.arange(1000) + 0.5) / 1000
+    seen = shares <= 1 - lengths.unseen
+    values = np.full(1000, max(np.nan_to_num(lengths.last), 1.0))
+    values[seen] = lengths.values[np.searchsorted(1 - lengths.longer, shares[seen], side="left")]
+    if lengths.unseen and mean > lengths.mean:
+        rest = (mean - lengths.mean) / lengths.unseen
+        values[~seen] += np.rint(-rest * np.log((1 - shares[~seen]) / lengths.unseen))
+    return values.astype(np.int64)
 
 
 def _think_times(times: GroupedTimes, read: ReadLog, settings: FitSettings) -> dict[str, object]:
@@ -239,7 +261,7 @@ def _think_times(times: GroupedTimes, read: ReadLog, settings: FitSettings) -> d
         return result
     fits = fit_families(times, confidence=settings.confidence)
     families = [_family(fit, fits[0]) for fit in fits]
-    chance = 1.358 / math.sqrt(times.n)
+    chance = fits[0].ks_by_chance(times.n)
     return {**result, "families": families, "best": families[0], "curves": _curves(times, fits), "ks_by_chance": chance}
 
 

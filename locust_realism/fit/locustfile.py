@@ -113,9 +113,10 @@ def _facts(document: FitDocument) -> str:
     source, sessions = document["source"], document["sessions"]
     lines = [
         f"{source['requests']} requests from {source['start']} to {source['end']};",
-        f"{document['arrivals']['sessions']} sessions of {sessions['mean_length']:.4g} requests and "
-        f"{sessions['mean_duration_s']:.4g} s on average",
+        f"{document['arrivals']['sessions']} sessions",
     ]
+    if sessions["mean_length"] is not None and sessions["mean_duration_s"] is not None:
+        lines[-1] += f" of {sessions['mean_length']:.4g} requests and {sessions['mean_duration_s']:.4g} s on average"
     if sessions["concurrent"] is not None:
         lines[-1] += f", {sessions['concurrent']:.4g} at the same time"
     return "\n".join(lines) + "."

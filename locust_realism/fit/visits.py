@@ -14,14 +14,17 @@ Inference from grouped continuous data, Statistical Science 4, 1989.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from functools import cache
 
 import numpy as np
 from numpy.typing import NDArray
 
 from locust_realism.common.numerics import Floats
 from locust_realism.common.validation import positive
+from locust_realism.fit.survival import Survival
 from locust_realism.recording.launches import Columns, Int64
 
 _EXACT_BINS = 128
@@ -30,6 +33,7 @@ _NODES, _WEIGHTS = np.polynomial.legendre.leggauss(16)
 _FAR = 64
 
 
+@cache
 def bin_edges(resolution: float, longest: float) -> Int64:
     """Return edges of bins in units of the resolution: one unit wide up to 128, then 1 % wider each, past ``longest``.
 
@@ -96,6 +100,10 @@ class GroupedTimes:
         variance = (self.squares - self.total**2 / self.n) / (self.n - 1)
         return float(np.sqrt(max(variance - self.resolution**2 / 6, 0.0)))
 
+    def centres(self) -> Floats:
+        """Return the time that each bin stands for, in seconds, shape (n,); seen as d units, a time is d on average."""
+        return np.asarray((self.edges[:-1] + self.edges[1:] - self.resolution) / 2)
+
     def shares_below(self) -> Floats:
         """Return the share of the times seen below each edge, shape (n + 1,)."""
         return np.append(0.0, np.cumsum(self.counts)) / max(self.n, 1)
@@ -136,28 +144,83 @@ _LONGEST_SESSION_S = 7 * 86_400.0
 _MOST_REQUESTS = 10_000
 
 
+class RenewedMean:
+    """Mean size of a session from those that began in a window, even if its end cuts many of them.
+
+    The rest of a session under way at the end of the window, e, is taken from those under way at its start: what they
+    still had in the window, over those of them that ended. With x what a session has within the window and s the number
+    that began there, the mean is (sum of x of those + e * number of those cut) / s.
+
+    It holds for arrivals at a steady rate and any distribution, and at any rate for sizes without memory. The variance
+    is that of independent sessions (delta method).
+    """
+
+    def __init__(self) -> None:
+        # n, sum of x, sum of x^2 of sessions that began before or within the window, and ended within it or were cut
+        self._sums = np.zeros((2, 2, 3))
+
+    def add(self, sizes: Floats, begun: NDArray[np.bool_], *, cut: bool) -> None:
+        """Add sessions by what they have in the window, > 0 if they began before it; shape (n,) each."""
+        for group in (0, 1):
+            x = sizes[begun == group]
+            self._sums[group, int(cut)] += (len(x), x.sum(), x @ x)
+
+    def estimate(self) -> tuple[float, float]:
+        """Return the mean and its standard error, NaN where the window has too few sessions."""
+        n, total, squares = np.moveaxis(self._sums, 2, 0)
+        (renewed, _), (ended, cut) = n
+        if not ended:
+            return math.nan, math.nan
+        if renewed:
+            weight, rest, divisor = cut / renewed, total[0].sum() / renewed, ended + cut
+        else:  # without memory the rest is a whole session's mean
+            weight, rest, divisor = 0.0, total[1].sum() / ended, ended
+        mean = (total[1].sum() + (divisor - ended) * rest) / divisor
+        shift = np.array([[-rest, 0.0], [-mean, rest - mean]])
+        terms = (squares + 2 * shift * total + shift**2 * n).sum(axis=1)
+        variance = (weight**2 * terms[0] + terms[1]) / divisor**2
+        return float(mean), math.sqrt(max(variance, 0.0) * divisor / (divisor - 1)) if divisor > 1 else math.nan
+
+
 class SessionTimes:
     """Counts of sessions.
 
-    - ``n`` of them
-    - ``lengths`` counts by number of requests, shape (10001,); the last one includes all longer sessions
-    - ``requests`` of all of them
-    - ``durations`` from the first request to the last one, without sessions of one request
-    - ``think_times`` between the requests of a session (from the answer to the next request if answers are known)
+    - ``n`` of them, ``unfinished`` the number of those whose end was not seen
+    - ``lengths`` and ``durations``: distributions of the requests of a session and of the seconds from its first
+      request to its last one
+    - ``mean_length`` and ``mean_duration``: means with the help of sessions that began before
     """
 
-    def __init__(self, resolution: float, gap: float) -> None:
-        self.lengths = np.zeros(_MOST_REQUESTS + 1, dtype=np.int64)
-        self.n = self.requests = 0
-        self.durations = GroupedTimes(resolution, _LONGEST_SESSION_S)
-        self.think_times = GroupedTimes(resolution, gap)
+    def __init__(self, resolution: float) -> None:
+        self._whole, self._cut = (np.zeros(_MOST_REQUESTS + 1, dtype=np.int64) for _ in range(2))
+        self._durations, self._ages = (GroupedTimes(resolution, _LONGEST_SESSION_S) for _ in range(2))
+        self.mean_length, self.mean_duration = RenewedMean(), RenewedMean()
 
-    def add(self, sessions: _Open) -> None:
-        """Count ended sessions."""
-        self.lengths += np.bincount(np.minimum(sessions.count, _MOST_REQUESTS), minlength=len(self.lengths))
-        self.n += len(sessions)
-        self.requests += int(sessions.count.sum())
-        self.durations.add((sessions.last - sessions.start)[sessions.count > 1])
+    def add(self, count: Int64, seconds_us: Int64, *, cut: bool) -> None:
+        """Add sessions by requests and microseconds, shape (n,) each; if ``cut`` they have more than these."""
+        counts, times = (self._cut, self._ages) if cut else (self._whole, self._durations)
+        counts += np.bincount(np.minimum(count, _MOST_REQUESTS), minlength=len(counts))
+        times.add(seconds_us)
+
+    @property
+    def n(self) -> int:
+        """Number of sessions."""
+        return int(self._whole.sum()) + self.unfinished
+
+    @property
+    def unfinished(self) -> int:
+        """Number of sessions whose end was not seen."""
+        return int(self._cut.sum())
+
+    @property
+    def lengths(self) -> Survival:
+        """Distribution of the number of requests, from 1 to 10,000; the last value includes all longer sessions."""
+        return Survival(np.arange(1.0, _MOST_REQUESTS + 1), self._whole[1:], self._cut[1:])
+
+    @property
+    def durations(self) -> Survival:
+        """Distribution of the duration in seconds, 0 for a session of one request."""
+        return Survival(self._durations.centres(), self._durations.counts, self._ages.counts)
 
 
 def running_maximum(values: Int64, groups: Int64) -> Int64:
@@ -178,13 +241,22 @@ def running_maximum(values: Int64, groups: Int64) -> Int64:
 
 @dataclass(frozen=True)
 class _Open(Columns):
-    """Sessions under way: columns of equal length."""
+    """Sessions under way: columns of equal length; ``before`` counts the requests in the log's first gap."""
 
     visitor: Int64
     start: Int64
     last: Int64
     end: Int64
     count: Int64
+    before: Int64
+
+
+@dataclass(frozen=True)
+class _Recent(Columns):
+    """Requests after which a session may go on: visitor and end of its latest answer."""
+
+    visitor: Int64
+    end: Int64
 
 
 class SessionFinder:
@@ -192,12 +264,17 @@ class SessionFinder:
 
     ``gap`` seconds without a request end a session; ``resolution`` is that of the log's times in seconds.
 
+    A session under way at the start of the log has an unknown age, and in the last gap no end of a session can be seen.
+    So sessions are those that began in the window between the first and the last gap, and they are cut at its end: what
+    follows in the last gap tells only whether a session went on. (Requests of the last gap would be seen of the longer
+    sessions only.) Requests of the last gap are held for this.
+
     >>> finder = SessionFinder(gap=1800, resolution=1.0)
     >>> seconds = np.array([0, 10, 40, 4000]) * 1_000_000
     >>> finder.feed(seconds, seconds, np.array([7, 8, 7, 7])).tolist()  # which requests begin a session
     [True, True, False, True]
     >>> finder.finish()
-    >>> finder.sessions(early=True).n, finder.sessions(early=True).think_times.mean
+    >>> finder.sessions(early=True).n, finder.think_times.mean
     (3, 40.0)
     """
 
@@ -205,9 +282,10 @@ class SessionFinder:
         self._gap = round(gap * 1e6)
         self._first: int | None = None
         self._passed = 0
-        self._open = _Open.empty()
-        self._all, self._later = SessionTimes(resolution, gap), SessionTimes(resolution, gap)
-        self.unfinished = 0
+        self._open, self._recent = _Open.empty(), _Recent.empty()
+        self._all, self._window = SessionTimes(resolution), SessionTimes(resolution)
+        self.think_times = GroupedTimes(resolution, gap)
+        """Times between the requests of a session, from the answer to the next request if answers are known."""
 
     def feed(self, time_us: Int64, end_us: Int64, visitor: Int64) -> NDArray[np.bool_]:
         """Add requests in ascending order of time, none before those of the last call; shape (n,) each.
@@ -220,7 +298,8 @@ class SessionFinder:
             self._first = int(time_us[0])
         carried = len(self._open)
         # One row for the last request of each session under way, then the new ones; a stable sort keeps that order.
-        rows = _Open.concat([self._open, _Open(visitor, time_us, time_us, end_us, np.ones_like(time_us))])
+        early = (time_us < self.early_until_us).astype(np.int64)
+        rows = _Open.concat([self._open, _Open(visitor, time_us, time_us, end_us, np.ones_like(time_us), early)])
         order = np.argsort(rows.visitor, kind="stable")
         rows = rows.take(order)
         visitors, times = rows.visitor, rows.last
@@ -230,30 +309,32 @@ class SessionFinder:
         pause = times - np.concatenate(([0], ends[:-1]))
         begins = ~same | (pause > self._gap)
         head = np.flatnonzero(begins)
-        session_start = np.repeat(rows.start[head], np.diff(np.append(head, len(times))))
-        self._all.think_times.add(np.maximum(pause[~begins], 0))
-        self._later.think_times.add(np.maximum(pause[~begins & (session_start >= self.early_until_us)], 0))
+        self.think_times.add(np.maximum(pause[~begins], 0))
         tail = np.append(head[1:], len(times)) - 1
-        sessions = _Open(visitors[head], rows.start[head], times[tail], ends[tail], np.add.reduceat(rows.count, head))
+        counts, before = (np.add.reduceat(column, head) for column in (rows.count, rows.before))
+        sessions = _Open(visitors[head], rows.start[head], times[tail], ends[tail], counts, before)
         self._passed = int(time_us[-1])
         ended = np.append(sessions.visitor[1:] == sessions.visitor[:-1], False)
         ended |= sessions.end < self._passed - self._gap
         self._count(sessions.take(ended))
         self._open = sessions.take(~ended)
+        added = order >= carried
+        recent = _Recent.concat([self._recent, _Recent(visitors[added], ends[added])])
+        self._recent = recent.take(recent.end >= self._passed - self._gap)
         new = np.zeros(len(times), dtype=np.bool_)
         new[order] = begins
         return new[carried:]
 
     def finish(self) -> None:
-        """End the log: count the sessions under way that began a gap before its end or earlier.
-
-        Without them, long sessions would be missing more often than short ones.
-        """
-        counted = self._open.start <= self._passed - self._gap
-        self.unfinished = int((~counted).sum())
-        self._count(self._open.take(counted))
-        self._all.add(self._open.take(~counted))
-        self._open = _Open.empty()
+        """End the log: cut the sessions under way at the start of its last gap."""
+        rows, until = self._open, self._passed - self._gap
+        self._all.add(rows.count, rows.last - rows.start, cut=False)
+        # Both are in order of visitors, and each session under way has a recent request.
+        count = rows.count - np.unique(self._recent.visitor, return_counts=True)[1]
+        begun, before = count > 0, rows.start < self.early_until_us
+        self._window.add(count[begun & ~before], (until - rows.start)[begun & ~before], cut=True)
+        self._sum(replace(rows, count=count, last=np.full_like(count, until)).take(begun), cut=True)
+        self._open, self._recent = _Open.empty(), _Recent.empty()
 
     @property
     def early_until_us(self) -> int:
@@ -261,9 +342,19 @@ class SessionFinder:
         return (self._first or 0) + self._gap
 
     def sessions(self, *, early: bool = False) -> SessionTimes:
-        """Return the completely seen sessions; with ``early`` also those truncated by the ends of the log."""
-        return self._all if early else self._later
+        """Return the sessions that began in the window; with ``early`` all of them, as if none were cut by the log."""
+        return self._all if early else self._window
 
     def _count(self, sessions: _Open) -> None:
-        self._all.add(sessions)
-        self._later.add(sessions.take(sessions.start >= self.early_until_us))
+        self._all.add(sessions.count, sessions.last - sessions.start, cut=False)
+        later = sessions.take(sessions.start >= self.early_until_us)
+        self._window.add(later.count, later.last - later.start, cut=False)
+        self._sum(sessions, cut=False)
+
+    def _sum(self, sessions: _Open, *, cut: bool) -> None:
+        begun = sessions.start >= self.early_until_us
+        in_window = begun | (sessions.last >= self.early_until_us)
+        rows, begun = sessions.take(in_window), begun[in_window]
+        seconds = (rows.last - np.maximum(rows.start, self.early_until_us)) / 1e6
+        self._window.mean_length.add((rows.count - rows.before).astype(np.float64), begun, cut=cut)
+        self._window.mean_duration.add(seconds, begun, cut=cut)
