@@ -155,6 +155,8 @@ class ResponseRow(FivePercentiles, NamedRow):
     p95_interval_ms: Interval | None
     p99_interval_ms: Interval | None
     p999_interval_ms: Interval | None
+    effective_n: float | None
+    interval_note: str | None
 
 
 class BytesRow(NamedRow):

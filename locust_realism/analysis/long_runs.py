@@ -14,10 +14,11 @@ from dataclasses import dataclass
 import numpy as np
 
 from locust_realism.analysis import document as doc
-from locust_realism.analysis.percentiles import QUANTILES, Int64, Quantile, interval_ranks, percentile_rank
+from locust_realism.analysis.percentiles import QUANTILES, Int64, Quantile, percentile_rank, sorted_percentiles
 from locust_realism.analysis.settings import AnalysisSettings
+from locust_realism.analysis.stats.batches import BatchCounts
 from locust_realism.analysis.stats.intervals import TABLE_QUANTILES, TOTAL, gap_row
-from locust_realism.analysis.stats.responses import Stats, bytes_row, response_row
+from locust_realism.analysis.stats.responses import UNLIMITED, Limits, Stats, bytes_row, limits_of, response_row
 from locust_realism.analysis.window import Cut, Span, window_figures, with_untrimmed
 from locust_realism.common.json import to_json_safe
 from locust_realism.recording.launches import Label
@@ -47,14 +48,19 @@ class _Whole:
         self.n = self.start = 0
         self.failed = np.zeros(len(kept) + 1, dtype=np.int64)
         self.first_us = self.last_us = 0
+        self.limits: dict[int, Limits] = {}
+
+    def slices(self) -> Iterator[tuple[int, Slice, Int64]]:
+        """Yield all requests of the part in launch order: number of rows before a piece, piece, names."""
+        for at, rows in self._cut.of(self._launches.slices()):
+            yield at, rows, self._group[rows.label]
 
     def pieces(self) -> Iterator[tuple[int, Slice, Int64, Columns]]:
-        """Yield all requests of the part in launch order: number of rows before a piece, piece, names, columns."""
+        """Yield the pieces of :meth:`slices` with their columns."""
         names = len(self.labels)
         before = np.full(names, -1, dtype=np.int64)  # the last launch of each name so far
         last: Int64 = np.zeros(0, dtype=np.int64)
-        for at, rows in self._cut.of(self._launches.slices()):
-            name = self._group[rows.label]
+        for at, rows, name in self.slices():
             order = np.argsort(name.astype(np.int16), kind="stable")
             group, times = name[order], rows.launch_us[order]
             group, times = group[group < names], times[group < names]
@@ -82,20 +88,42 @@ class _Whole:
         if not self.n:
             return
         names = len(self.labels)
-        for selection, everyone, quantiles, confidence in (
-            (self.response, names + 1, QUANTILES, settings.confidence),
-            (self.size, names + 1, QUANTILES, None),
-            (self.gaps, names, TABLE_QUANTILES, None),
+        for selection, everyone, quantiles in (
+            (self.response, names + 1, QUANTILES),
+            (self.size, names + 1, QUANTILES),
+            (self.gaps, names, TABLE_QUANTILES),
         ):
             for group in (*range(names), everyone):
                 if n := selection.n(group):
-                    selection.want(group, *_ranks(n, quantiles, settings.percentile_rule, confidence))
+                    selection.want(group, *_ranks(n, quantiles, settings.percentile_rule))
         while sum(selection.begin() for selection in selections):  # sum, not any: each selection must begin
             for *_, columns in self.pieces():
                 for selection, (codes, values) in zip(selections, columns, strict=True):
                     selection.refine(codes, values)
             for selection in selections:
                 selection.finish()
+
+    def find_limits(self, settings: AnalysisSettings) -> None:
+        """Read the response times again until the limits of their percentiles are known."""
+        everyone = len(self.labels) + 1
+        found = np.full((everyone + 1, len(QUANTILES)), math.nan)
+        for group in (*range(len(self.labels)), everyone):
+            found[group] = sorted_percentiles(_Ordered(self.response, group), QUANTILES, settings.percentile_rule)
+        by_name, total = BatchCounts(found[:-1], self.n), BatchCounts(found[-1:], self.n)
+        for _, rows, name in self.slices():
+            by_name.add(rows.launch_us, name, rows.response_us)
+            total.add(rows.launch_us, name, rows.response_us)
+        for group in range(len(self.labels)):
+            self.limits[group] = limits_of(by_name, group, settings.confidence)
+        self.limits[everyone] = limits_of(total, 0, settings.confidence)
+        for group, limits in self.limits.items():
+            ranks = (rank for each in limits.ranks for rank in (each.low, each.high) if rank is not None)
+            self.response.want(group, *ranks)
+        while self.response.begin():
+            for _, rows, name in self.slices():
+                answered = rows.response_us >= 0
+                self.response.refine(name[answered], rows.response_us[answered])
+            self.response.finish()
 
     def tables(
         self, settings: AnalysisSettings
@@ -111,7 +139,8 @@ class _Whole:
             label = TOTAL if is_all else self.labels[group]
             failed = int(self.failed.sum() if is_all else self.failed[group])
             n, known = self.size.n(group), _stats(self.response, group)
-            response.append(response_row(label, n, failed, span, known, settings))
+            limits = self.limits.get(group, UNLIMITED)
+            response.append(response_row(label, n, failed, span, known, limits, settings))
             size.append(bytes_row(label, self.size.sum(group), span, _stats(self.size, group), settings))
             index = min(group, len(self.labels))
             gaps, total = _stats(self.gaps, index), self.gaps.sum(index)
@@ -140,14 +169,12 @@ def _stats(selection: Selection, group: int) -> Stats:
     return Stats(_Ordered(selection, group), mean, selection.stddev(group) / mean if n > 1 and mean else math.nan)
 
 
-def _ranks(n: int, quantiles: Sequence[Quantile], rule: str, confidence: float | None) -> set[int]:
+def _ranks(n: int, quantiles: Sequence[Quantile], rule: str) -> set[int]:
     """Return every rank that the rows of n values read."""
     ranks = {1, n}
     for quantile in quantiles:
         rank = percentile_rank(n, quantile, rule)
         ranks |= {math.floor(rank), math.ceil(rank)}
-        if confidence is not None:
-            ranks.update(interval_ranks(n, quantile, confidence) or ())
     return ranks
 
 
@@ -161,8 +188,9 @@ def recorded_tables(
     """Return the tables of every launch of a recording: ``launches``, ``response_times``, ``bytes``, ``window`` ...
 
     Arguments and rows as in :func:`locust_realism.analysis.summary.summarize`. Order statistics, counts, sums and means
-    are those of one sort of all rows; standard deviations agree to 12 digits. Three passes over the files (six where
-    something is cut, for the untrimmed figures) at some 3 million rows a second, in about 100 MB for any length.
+    are those of one sort of all rows; standard deviations agree to 12 digits. Four passes over the files, two of them
+    for the intervals (six where something is cut, for the untrimmed figures), at some 3 million rows a second each, in
+    about 100 MB for any length.
     ValueError for the toolkit's rates, and for the warm-up by MSER-5: both need the launches themselves.
     """
     settings = settings or AnalysisSettings()
@@ -184,10 +212,11 @@ def recorded_tables(
     rows = slice(whole.start, whole.start + whole.n)
     span = (whole.first_us, whole.last_us) if whole.n else None
     if whole.n:
+        whole.find_limits(settings)
         tables["launches"], tables["response_times"], tables["bytes"] = whole.tables(settings)
     tables["window"] = window_figures(launches.rows, rows, span, settings, origin)
     if window is None and whole.n < launches.rows:
-        every = _Whole(launches, Cut(launches.first_us, launches.last_us), 1)  # another three passes
+        every = _Whole(launches, Cut(launches.first_us, launches.last_us), 1)  # another two passes
         every.run(settings)
         (*_, gaps), (*_, times), _ = every.tables(settings)
         tables["window"] = with_untrimmed(tables["window"], gaps, times)

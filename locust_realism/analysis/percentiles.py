@@ -1,4 +1,4 @@
-"""Exact percentiles by named rules, with confidence intervals, of one sample or of every group of it at once.
+"""Exact percentiles by named rules, of one sample or of every group of it at once.
 
 A percentile is an order statistic. The rules differ by one rank, which makes two tools disagree on the same data.
 Ranks are computed with integers and fractions: in floating point 100 * 0.55 is 55.00000000000001, whose ceiling is 56.
@@ -204,40 +204,3 @@ def order_by_group(values: Numbers, codes: Integers, groups: int) -> Grouped:
             np.bitwise_and(key, dtype((1 << bits) - 1), out=key)
             return Grouped(key.astype(np.int64) + low if low else key, bounds)
     return Grouped(values[np.lexsort((values, codes))], bounds)
-
-
-def interval_ranks(n: int, quantile: Quantile, confidence: float = 0.95) -> tuple[int, int] | None:
-    """Return the ranks that enclose the true quantile with at least ``confidence``; None if n is too small.
-
-    The number of values at or below the quantile is binomial(n, p) whatever the distribution; each side gets half of
-    the error. p99 at 95 % needs n >= 368, p99.9 n >= 3,688. The interval is too narrow for values that depend on their
-    neighbours, as response times of a loaded server do: see
-    :func:`locust_realism.analysis.stats.estimates.quantile_estimate`.
-    Source: H. A. David and H. N. Nagaraja, Order Statistics, 2003, section 7.1.
-
-    >>> interval_ranks(100, 0.5), interval_ranks(367, 0.99), interval_ranks(368, 0.99)
-    ((40, 61), None, (360, 368))
-    """
-    if not 0 < confidence < 1:
-        raise ValueError(f"confidence is {confidence}, expected a number between 0 and 1, both excluded")
-    p = float(exact_quantile(quantile))
-    if n < 1 or not 0 < p < 1:
-        return None
-    # Binomial probabilities of the counts within 12 standard deviations; scipy would take 0.1 s to import in a test.
-    reach = 12 * math.sqrt(n * p * (1 - p)) + 40
-    first, last = max(0, math.floor(n * p - reach)), min(n, math.ceil(n * p + reach))
-    counts = np.arange(first, last, dtype=np.float64)
-    log_ratio = np.log((n - counts) / (counts + 1)) + math.log(p / (1 - p))
-    log_mass = np.concatenate(([0.0], np.cumsum(log_ratio)))
-    below = np.cumsum(np.exp(log_mass - log_mass.max()))
-    # Without the epsilon the rounding of 1 - confidence would cost a rank at exact ties.
-    side = (1 - confidence) / 2 * (1 + 1e-9)
-    lower = first + int(np.searchsorted(below, side * below[-1], side="right"))
-    upper = first + int(np.searchsorted(below, (1 - side) * below[-1])) + 1
-    return (lower, upper) if lower >= 1 and upper <= n else None
-
-
-def percentile_interval(ordered: Ascending, quantile: Quantile, confidence: float = 0.95) -> tuple[float, float] | None:
-    """Return the confidence interval of a quantile of ascending, independent values; None if they are too few."""
-    ranks = interval_ranks(len(ordered), quantile, confidence)
-    return None if ranks is None else (float(ordered[ranks[0] - 1]), float(ordered[ranks[1] - 1]))

@@ -7,15 +7,11 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from scipy.stats import binom
 
 from locust_realism.analysis.percentiles import (
     QUANTILES,
     RULES,
-    exact_quantile,
-    interval_ranks,
     order_by_group,
-    percentile_interval,
     percentile_rank,
     percentiles,
     sorted_percentiles,
@@ -111,7 +107,6 @@ def test_the_input_stays_as_it_is():
         (lambda: percentiles([1.0, math.nan], [0.5]), "values contains NaN"),
         (lambda: percentiles([[1, 2]], [0.5]), r"values has shape \(1, 2\)"),
         (lambda: percentile_rank(0, 0.5), "n is 0, expected at least 1"),
-        (lambda: interval_ranks(10, 0.5, 1.0), "confidence is 1.0"),
         (lambda: order_by_group(np.arange(2), np.array([0, 3]), 2), r"codes are in \[0, 3\], expected \[0, 1\]"),
         (lambda: order_by_group(np.arange(3), np.array([0, 1]), 2), "codes has 2 rows, expected 3"),
     ],
@@ -123,31 +118,3 @@ def test_bad_input_is_named_with_its_bound(call, message):
 
 def test_no_value_has_no_percentile():
     assert np.isnan(percentiles([], [0.5])).all()
-
-
-@pytest.mark.parametrize("confidence", [0.9, 0.95, 0.99])
-def test_interval_ranks_are_those_of_the_binomial_distribution(confidence):
-    side = (1 - confidence) / 2
-    for n in (10, 99, 368, 1000, 12_345, 3_421_980):
-        for p in (0.5, 0.9, 0.99, 0.999):
-            low, high = int(binom.ppf(side, n, p)), int(binom.ppf(1 - side, n, p)) + 1
-            expected = (low, high) if low >= 1 and high <= n else None
-            assert interval_ranks(n, p, confidence) == expected, (n, p)
-
-
-def test_it_takes_368_values_for_p99_and_3688_for_p999():
-    assert interval_ranks(367, 0.99) is None
-    assert interval_ranks(368, 0.99) is not None
-    assert interval_ranks(3687, 0.999) is None
-    assert interval_ranks(3688, 0.999) is not None
-    assert exact_quantile("0.999") == Fraction(999, 1000)
-
-
-@pytest.mark.parametrize(("n", "p"), [(200, 0.5), (400, 0.95), (800, 0.99)])
-def test_the_interval_covers_the_true_quantile_at_its_confidence(n, p):
-    """Exact coverage is at least 95 %; of 3,000 samples at most 4 standard errors fewer may cover."""
-    rng, truth, runs = np.random.default_rng(5), -math.log(1 - p), 3000
-    samples = np.sort(rng.exponential(1.0, (runs, n)), axis=1)
-    inside = sum(low <= truth <= high for low, high in (percentile_interval(row, p) for row in samples))
-    assert inside / runs > 0.95 - 4 * math.sqrt(0.95 * 0.05 / runs)
-    assert inside / runs < 0.99, "an interval that always covers is too wide"

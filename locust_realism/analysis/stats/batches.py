@@ -156,10 +156,11 @@ class BatchCounts:
     """Values at or below the percentiles of each group, counted in the batches of a run that comes in pieces.
 
     ``percentiles`` has shape (groups, quantiles), ascending within a group, and ``rows`` is the number of rows of the
-    run. Negative values are unknown and do not count.
+    run. Negative values are unknown and do not count. Launches of the same instant are in one batch, so that their
+    order does not matter.
 
     >>> counts = BatchCounts(np.array([[2.0, 3.0]]), rows=4)
-    >>> counts.add(0, np.zeros(4, dtype=np.int64), np.array([1, 3, -1, 2]))
+    >>> counts.add(np.arange(4), np.zeros(4, dtype=np.int64), np.array([1, 3, -1, 2]))
     >>> below, number = counts.of(0)
     >>> below.tolist(), number.tolist()
     ([[1, 0, 0, 1], [1, 1, 0, 1]], [1, 1, 0, 1])
@@ -168,24 +169,34 @@ class BatchCounts:
     def __init__(self, percentiles: Floats, rows: int) -> None:
         # A whole value is at or below a percentile between two of them if it is at or below the lower one.
         self._bounds = np.floor(np.nan_to_num(percentiles, nan=-1.0)).astype(np.int64)
-        self._edges = batch_edges(rows)
+        self._edges = batch_edges(rows).tolist()
         groups, quantiles = self._bounds.shape
         self._counts = np.zeros((len(self._edges) - 1, groups, quantiles + 1), dtype=np.int64)
+        self._batch = self._rows = self._last_us = 0
 
-    def add(self, first: int, groups: Integers, values: Int64) -> None:
-        """Count consecutive rows from row ``first`` on."""
-        inner = self._edges[(self._edges > first) & (self._edges < first + len(values))] - first
-        batch = int(np.searchsorted(self._edges, first, side="right")) - 1
+    def add(self, launch_us: Int64, groups: Integers, values: Int64) -> None:
+        """Count the next rows of the run in launch order; ``groups`` has the group of each, zeros for one group."""
+        start = 0
+        while start < len(values):
+            end = max(self._edges[self._batch + 1] - self._rows, 0)
+            if end < len(values):
+                instant = launch_us[end - 1] if end else self._last_us
+                end = max(start, int(np.searchsorted(launch_us, instant, side="right")))
+            self._count(groups[start:end], values[start:end])
+            start = end
+            self._batch += end < len(values)
+        self._rows += len(values)
+        self._last_us = int(launch_us[-1]) if len(values) else self._last_us
+
+    def _count(self, groups: Integers, values: Int64) -> None:
+        if len(values) and values.min() < 0:
+            groups, values = groups[values >= 0], values[values >= 0]
         _, number, levels = self._counts.shape
-        for start, end in zip([0, *inner.tolist()], [*inner.tolist(), len(values)], strict=True):
-            group, value = groups[start:end], values[start:end]
-            if len(value) and value.min() < 0:
-                group, value = group[value >= 0], value[value >= 0]
-            code = group.astype(np.int64) * levels if number > 1 else np.zeros(len(value), dtype=np.int64)
-            for bounds in self._bounds.T:
-                code += value > (bounds[group] if number > 1 else bounds[0])
-            self._counts[batch] += count_codes(code, number * levels).reshape(number, levels)
-            batch += 1
+        one = number == 1
+        code = np.zeros(len(values), dtype=np.int64) if one else groups.astype(np.int64) * levels
+        for bounds in self._bounds.T:
+            code += values > (bounds[0] if one else bounds[groups])
+        self._counts[self._batch] += count_codes(code, number * levels).reshape(number, levels)
 
     def of(self, group: int) -> tuple[Int64, Int64]:
         """Return the counts at or below each percentile of a group, (quantiles, batches), and of all values."""

@@ -1,7 +1,7 @@
 """Repeated runs of one plan: their common figure, the spread between them, and whether they agree.
 
 Runs differ by the chance within each run, which its standard error contains, and possibly by more: another start of the
-server, another neighbour on the machine. The ratio of the variance between runs to that within them measures it. The
+server, another neighbour on the machine. Their limits are of 95 % confidence. The ratio of the variance between runs to that within them measures it. The
 ratio has no unit, so that sides of a comparison share it although one is twice as slow and spreads twice as wide
 (R. T. Birge, The calculation of errors by the method of least squares, 1932; of the Particle Data Group too).
 """
@@ -15,7 +15,7 @@ from typing import NamedTuple
 import numpy as np
 
 from locust_realism.analysis.percentiles import Floats
-from locust_realism.analysis.stats.estimates import Estimate, half_width, student
+from locust_realism.analysis.stats.estimates import LEAST_FREEDOM, Estimate, half_width, student
 
 AGREE_P = 0.01
 """Smallest p-value at which repeated runs agree; with five figures a side, at most 5 % of sound sides do not."""
@@ -76,10 +76,14 @@ def _variances(runs: Sequence[Estimate]) -> Floats:
 
 
 def _freedom(runs: Sequence[Estimate]) -> float:
-    """Return the degrees of freedom of the mean of the runs' variances (Satterthwaite, 1946), infinite if known."""
-    variance = _variances(runs)
-    below = float((variance**2 / np.array([run.freedom for run in runs])).sum())
-    return float(variance.sum() ** 2 / below) if below > 0 else math.inf
+    """Return the degrees of freedom of the sum of the runs' variances, infinite if they are known."""
+    return _welch(list(zip(_variances(runs).tolist(), (run.freedom for run in runs), strict=True)))
+
+
+def _welch(variances: Sequence[tuple[float, float]]) -> float:
+    """Return the degrees of freedom of a sum of variances from those of each. Source: Satterthwaite, 1946."""
+    below = sum(variance**2 / freedom for variance, freedom in variances if freedom)
+    return sum(variance for variance, _ in variances) ** 2 / below if below > 0 else math.inf
 
 
 def pooled(runs: Sequence[Estimate], confidence: float = 0.95) -> Estimate:
@@ -88,40 +92,71 @@ def pooled(runs: Sequence[Estimate], confidence: float = 0.95) -> Estimate:
     They come from the spread between the runs (k - 1 degrees of freedom) or, if wider, from within them. A limit that
     one of the runs lacks comes from the spread alone, from three runs on. A single run is returned unchanged.
     """
-    return runs[0] if len(runs) == 1 else _mean(runs, confidence, *spread_of([runs])[:2])
+    if len(runs) == 1:
+        return runs[0]
+    ratio, freedom, _ = spread_of([runs])
+    within = student(confidence, _freedom(runs))
+    return _mean(runs, confidence, max(within, student(confidence, freedom) * math.sqrt(ratio)))
 
 
 def pooled_sides(sides: Sequence[Sequence[Estimate]], confidence: float = 0.95) -> list[Estimate]:
     """Return the mean of the runs of each side of a comparison, with limits for a difference of the sides.
 
-    The sides share one spread between runs, of which few runs a side can show little. Runs that agree (an F test at
-    1 %) have it with at least 8 degrees of freedom; runs that do not, with their own. Limits are never narrower than
-    the chance within runs makes them.
+    The degrees of freedom within runs are those of the difference (B. L. Welch, The generalization of Student's problem
+    when several different population variances are involved, 1947). The sides share one spread between runs, of which
+    few runs a side can show little. Runs that agree (an F test at 1 %) have it with at least 8 degrees of freedom; runs
+    that do not, with their own. Limits are never narrower than the chance within runs makes them.
     """
     ratio, freedom, p_value = spread_of(sides)
-    if math.isnan(ratio):
+    if freedom and math.isnan(ratio):
         return [pooled(runs, confidence) for runs in sides]
-    return [
-        _mean(runs, confidence, ratio, max(freedom, AGREEING_FREEDOM if p_value >= AGREE_P else 0)) for runs in sides
-    ]
-
-
-def _mean(runs: Sequence[Estimate], confidence: float, ratio: float, freedom: float) -> Estimate:
-    """Return the mean of runs; ``ratio`` is the variance between runs over that within, NaN if unknown."""
-    k, values, within = len(runs), _values(runs), _freedom(runs)
-    centre, width = float(values.mean()), student(confidence, within)
-    below = above = math.inf
-    if not math.isnan(ratio):
+    width = student(confidence, _welch([(_variances(runs).mean() / len(runs), _freedom(runs)) for runs in sides]))
+    if freedom:
+        freedom = max(freedom, AGREEING_FREEDOM) if p_value >= AGREE_P else freedom
         width = max(width, student(confidence, freedom) * math.sqrt(ratio))
-        # The distance of a run's limit over its own quantile of Student's t is the run's error on that side.
-        own = np.array([student(confidence, run.freedom) for run in runs])
-        below = width * float(np.linalg.norm([run.value - run.low for run in runs] / own)) / k
-        above = width * float(np.linalg.norm([run.high - run.value for run in runs] / own)) / k
+    return [_mean(runs, confidence, width) for runs in sides]
+
+
+def _mean(runs: Sequence[Estimate], confidence: float, width: float) -> Estimate:
+    """Return the mean of runs with limits ``width`` standard errors off, NaN if unknown."""
+    k, values, within = len(runs), _values(runs), _freedom(runs)
+    centre, low, high = float(values.mean()), -math.inf, math.inf
+    if not math.isnan(width) and within >= LEAST_FREEDOM:
+        lows, highs, own = np.array([_limits(run) for run in runs]).T
+        low, high = _limit(values, lows, -width / own), _limit(values, highs, width / own)
     if k >= INDEPENDENT_RUNS:
         spread = student(confidence, k - 1) * float(values.std(ddof=1)) / math.sqrt(k)
-        below, above = (spread if math.isinf(each) else each for each in (below, above))
-    low, high = centre - below, centre + above
-    return Estimate(centre, low, high, min(run.n for run in runs), half_width(centre, low, high) / width, within)
+        low = centre - spread if math.isinf(low) else low
+        high = centre + spread if math.isinf(high) else high
+    error = half_width(centre, low, high) / (width if width > 0 else student(confidence, k - 1))
+    return Estimate(centre, low, high, min(run.n for run in runs), error, within)
+
+
+def _limits(run: Estimate) -> tuple[float, float, float]:
+    """Return the limits of a run and their distance in standard errors.
+
+    A run that is too short for limits still has an error: several such runs together may be long enough.
+    """
+    if math.isfinite(run.low) or math.isfinite(run.high):
+        return run.low, run.high, student(0.95, run.freedom)
+    if not math.isfinite(run.error):
+        return run.low, run.high, 1.0
+    if run.value <= 0:
+        return run.value - run.error, run.value + run.error, 1.0
+    ratio = math.exp(run.error / run.value)
+    return run.value / ratio, run.value * ratio, 1.0
+
+
+def _limit(values: Floats, limits: Floats, widths: Floats) -> float:
+    """Return the limit of the mean of independent values from those of each, moved out or in by ``widths``.
+
+    The distance of a limit grows with its width as an exponential, as that of a skewed law does; it is a straight line
+    where values or limits are not positive. A negative width is that of a lower limit.
+    """
+    k, centre = len(values), float(values.mean())
+    if values.min() > 0 and limits.min() > 0:
+        return centre * math.exp(math.copysign(float(np.linalg.norm(np.log(limits / values) * widths)), widths[0]) / k)
+    return centre + math.copysign(float(np.linalg.norm((limits - values) * widths)), widths[0]) / k
 
 
 def disagreement(runs: Sequence[Estimate]) -> tuple[float, float]:

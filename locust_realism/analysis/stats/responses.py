@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from typing import NamedTuple
 
 import numpy as np
@@ -16,11 +17,11 @@ from locust_realism.analysis.percentiles import (
     count_codes,
     five_percentiles,
     order_by_group,
-    percentile_interval,
     percentiles,
     sorted_percentiles,
 )
 from locust_realism.analysis.settings import AnalysisSettings
+from locust_realism.analysis.stats.batches import BatchCounts, Ranks, effective_n, limit_ranks
 from locust_realism.analysis.stats.intervals import DEFAULT_SETTINGS, TOTAL, busiest_labels, coefficient_of_variation
 from locust_realism.recording.launches import Label, LaunchLog
 
@@ -39,8 +40,28 @@ def stats_of(ordered: Numbers) -> Stats:
     return Stats(ordered, mean, coefficient_of_variation(ordered, mean))
 
 
+class Limits(NamedTuple):
+    """Ranks of the limits of each percentile of the table, and the effective number of values, NaN without values."""
+
+    ranks: tuple[Ranks, ...]
+    effective_n: float
+
+
+UNLIMITED = Limits((Ranks(None, None, 0.0),) * len(QUANTILES), math.nan)
+
+
+def limits_of(counts: BatchCounts, group: int, confidence: float) -> Limits:
+    """Return the limits of a group of response times, whose percentiles at :data:`QUANTILES` were counted."""
+    below, number = counts.of(group)
+    if not number.sum():
+        return UNLIMITED
+    effective = effective_n(below[QUANTILES.index(0.5)], number)
+    ranks = (limit_ranks(q, each, number, effective, confidence) for q, each in zip(QUANTILES, below, strict=True))
+    return Limits(tuple(ranks), effective)
+
+
 def response_row(
-    label: Label, n: int, failures: int, span_s: float, known: Stats, settings: AnalysisSettings
+    label: Label, n: int, failures: int, span_s: float, known: Stats, limits: Limits, settings: AnalysisSettings
 ) -> ResponseRow:
     """Return a row of the table of response times.
 
@@ -49,8 +70,12 @@ def response_row(
     """
     low, *times, high = sorted_percentiles(known.ordered, (0, *QUANTILES, 1), settings.percentile_rule).tolist()
     mean_ms = known.mean / 1e3
-    found = (percentile_interval(known.ordered, quantile, settings.confidence) for quantile in QUANTILES)
-    p50, p90, p95, p99, p999 = (limits and [limit / 1e3 for limit in limits] for limits in found)
+    p50, p90, p95, p99, p999 = (
+        [float(known.ordered[each.low - 1]) / 1e3, float(known.ordered[each.high - 1]) / 1e3]
+        if each.low is not None and each.high is not None
+        else None
+        for each in limits.ranks
+    )
     return {
         "label": label.name, "method": label.method,
         "n": n, "failures": failures, "rate": n / span_s if span_s else math.nan,
@@ -58,8 +83,41 @@ def response_row(
         **five_percentiles(np.array(times)),
         "min_ms": low / 1e3, "max_ms": high / 1e3,
         "p50_interval_ms": p50, "p90_interval_ms": p90, "p95_interval_ms": p95, "p99_interval_ms": p99,
-        "p999_interval_ms": p999,
+        "p999_interval_ms": p999, "effective_n": limits.effective_n,
+        "interval_note": interval_note(len(known.ordered), limits.effective_n, (p50, p90, p95, p99, p999)),
     }  # fmt: skip
+
+
+ALONE, TOGETHER = 6, 25
+"""Effective values beyond a percentile from which nine of ten runs have its interval: independent ones, M/M/1."""
+NAMES = ("p50", "p90", "p95", "p99", "p99.9")
+
+
+def interval_note(n: int, effective: float, intervals: Sequence[object]) -> str | None:
+    """Return why some of the intervals are missing and how much longer a run has them; None if none is.
+
+    >>> print(interval_note(9999, 93.0, [[6.2, 7.9], [21.0, 30.0], [28.1, 40.2], None, None]))
+    9,999 response times hold as much as 93 independent ones. For the intervals run 30 times as long (p99), 300 (p99.9).
+    """
+    if not effective > 0:
+        return None
+    enough = ALONE + (TOGETHER - ALONE) * (1 - effective / n)
+    times = [
+        f"{_rounded_up(enough / ((1 - q) * effective)):,} ({name})"
+        for name, q, interval in zip(NAMES, QUANTILES, intervals, strict=True)
+        if interval is None
+    ]
+    if not times:
+        return None
+    depend = f"{n:,} response times hold as much as {effective:,.0f} independent ones. " if 2 * effective < n else ""
+    first, *others = times
+    return f"{depend}For the intervals run {', '.join([first.replace(' (', ' times as long ('), *others])}."
+
+
+def _rounded_up(factor: float) -> int:
+    """Return a factor of at least 2 with one digit."""
+    unit = 10 ** max(math.floor(math.log10(factor)), 0)
+    return max(math.ceil(factor / unit) * unit, 2)
 
 
 def bytes_row(label: Label, total: int, span_s: float, sizes: Stats, settings: AnalysisSettings) -> BytesRow:
@@ -79,20 +137,39 @@ def response_table(log: LaunchLog, settings: AnalysisSettings = DEFAULT_SETTINGS
     """Return the response times in milliseconds by name and method, aggregated last, failed requests included.
 
     A request without a response time (or with a negative one) counts in ``n`` and has no part in the times. The rate is
-    launches divided by the time from the first launch to the last of all names, so that the rows add up.
+    launches divided by the time from the first launch to the last of all names, so that the rows add up. ``log`` is in
+    launch order.
 
     >>> log = LaunchLog.build([0, 500_000, 1_000_000], [2000, 4000, 9000], names=["a", "b", "a"], failed=[0, 0, 1])
     >>> [(row["label"], row["n"], row["failures"], row["rate"], row["p50_ms"]) for row in response_table(log)]
     [('a', 2, 1, 2.0, 2.0), ('b', 1, 0, 1.0, 4.0), ('Aggregated', 3, 1, 3.0, 4.0)]
     """
     span, failures = span_s(log), count_codes(log.label[log.failed], len(log.labels))
+    found = _by_name(log, log.response_us, settings)
+    stats = [stats_of(answered(ordered)) for *_, ordered in found]
+    limits = _limits(log, [code for code, *_ in found if code is not None], stats, settings) if found else []
     return [
         response_row(
-            label, len(ordered), int(failures.sum() if code is None else failures[code]), span,
-            stats_of(answered(ordered)), settings,
+            label, len(ordered), int(failures.sum() if code is None else failures[code]), span, known, each, settings
         )
-        for code, label, ordered in _by_name(log, log.response_us, settings)
-    ]  # fmt: skip
+        for (code, label, ordered), known, each in zip(found, stats, limits, strict=True)
+    ]
+
+
+def _limits(log: LaunchLog, codes: list[int], stats: list[Stats], settings: AnalysisSettings) -> list[Limits]:
+    """Return the limits of the names with these codes, then of all requests, in the order of ``stats``."""
+    found = np.array([sorted_percentiles(each.ordered, QUANTILES, settings.percentile_rule) for each in stats])
+    everyone = BatchCounts(found[-1:], len(log))
+    everyone.add(log.launch_us, log.label, log.response_us)
+    total = limits_of(everyone, 0, settings.confidence)
+    if len(codes) == 1 and len(stats[0].ordered) == len(stats[-1].ordered):
+        return [total, total]
+    # Names without a row of their own are one more group, which the last row of the percentiles stands for.
+    group = np.full(len(log.labels), len(codes), dtype=np.intp)
+    group[codes] = np.arange(len(codes))
+    by_name = BatchCounts(found, len(log))
+    by_name.add(log.launch_us, group[log.label], log.response_us)
+    return [*(limits_of(by_name, each, settings.confidence) for each in range(len(codes))), total]
 
 
 def bytes_table(log: LaunchLog, settings: AnalysisSettings = DEFAULT_SETTINGS) -> list[BytesRow]:
