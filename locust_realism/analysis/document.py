@@ -259,11 +259,12 @@ class WorkerRow(TypedDict):
 
 
 class Half(FourPercentiles):
-    """Response times of a part of the run in milliseconds, ``n`` launches, launches per second."""
+    """Response times of a part of the run in milliseconds and their CoV, ``n`` launches, launches per second."""
 
     n: int
     rate: float | None
     mean_ms: float | None
+    response_cov: float | None
 
 
 class Segment(FourPercentiles):
@@ -327,13 +328,14 @@ class SteadyState(Stability):
 
 
 class StageFigures(FivePercentiles):
-    """Response times of a stage or a level in milliseconds, requests per second, CoV of the gaps."""
+    """Response times of a stage or a level in milliseconds, their CoV, requests per second, CoV of the gaps."""
 
     duration_s: float
     n: int
     failures: int
     rate: float | None
     mean_ms: float | None
+    response_cov: float | None
     cov: float | None
 
 

@@ -23,7 +23,8 @@ _COLUMNS = {
         Column("n", "requests", 0), Column("failures", "failed", 0), Column("users", "users", 0),
         Column("start_s", "from s", 0), Column("end_s", "to s", 0), Column("think_time_s", "Z s", 2),
         Column("planned_rate", "planned/s", 2), Column("arrival_rate", "arrivals/s", 2),
-        Column("rate", "req/s", 2), Column("cov", "CoV", 2), Column("mean_ms", "mean"), Column("sdev_ms", "sdev"),
+        Column("rate", "req/s", 2), Column("cov", "CoV", 2), Column("response_cov", "CoV R", 2),
+        Column("mean_ms", "mean"), Column("sdev_ms", "sdev"),
         Column("p50_ms", "p50"), Column("p90_ms", "p90"), Column("p95_ms", "p95"), Column("p99_ms", "p99"),
         Column("p999_ms", "p99.9"), Column("min_ms", "min"), Column("max_ms", "max"),
         Column("think_ms", "Z"), Column("feedback", "R/(R+Z)", 3), Column("little_users", "X (R+Z)", 1),
@@ -42,7 +43,7 @@ def _columns(keys: str, drop: str = "", **titles: str) -> tuple[Column, ...]:
 
 _FIGURES = "rate mean_ms p50_ms p90_ms p95_ms p99_ms"
 PERCENTILE_COLUMNS = _columns(
-    "who n failures rate p50_ms p90_ms p95_ms p99_ms p999_ms max_ms", "p999_ms p90_ms rate max_ms"
+    "who n failures rate p50_ms p90_ms p95_ms p99_ms p999_ms max_ms cov", "cov p999_ms p90_ms rate max_ms"
 )
 LAUNCH_COLUMNS = _columns(
     "who n rate mean_ms sdev_ms cov p50_ms p90_ms p95_ms p99_ms min_ms max_ms",
@@ -62,10 +63,10 @@ LEVEL_COLUMNS = (
         mean_ms="R mean",
     ),
 )
-PART_COLUMNS = _columns(f"part n {_FIGURES}", "p90_ms mean_ms")
+PART_COLUMNS = _columns(f"part n {_FIGURES} response_cov", "response_cov p90_ms mean_ms")
 STAGE_COLUMNS = _columns(
-    f"start_s end_s users planned_rate arrival_rate think_time_s n failures {_FIGURES} cov",
-    "p90_ms mean_ms cov n failures",
+    f"start_s end_s users planned_rate arrival_rate think_time_s n failures {_FIGURES} response_cov cov",
+    "p90_ms mean_ms response_cov cov n failures",
 )
 
 

@@ -251,6 +251,7 @@ def test_warnings_of_the_capacity_stand_before_its_table() -> None:
 
 def test_halves_of_the_run_stand_beside_what_jmeter_would_have_shown() -> None:
     figures = {"rate": 10.0, "mean_ms": 20.0, "p50_ms": 15.0, "p90_ms": 33.0, "p95_ms": 41.0, "p99_ms": 90.5}
+    figures["response_cov"] = 1.04
     found = {
         "halves": [{"n": 20_500, **figures}, {"n": 20_600, **figures, "p95_ms": 55.0}],
         "jmeter_window": {"samples": 20_000, **figures, "p95_ms": 155.0},
@@ -258,7 +259,7 @@ def test_halves_of_the_run_stand_beside_what_jmeter_would_have_shown() -> None:
         "pieces": [{"p95_ms": 41.0}, {"p95_ms": 55.0}],
     }
     lines = steady_lines({"steady_state": found}, Screen(120))
-    assert [line.split()[-2] for line in lines[3:6]] == ["41", "55", "155"]
+    assert [line.split()[-3] for line in lines[3:6]] == ["41", "55", "155"]
     assert lines[5].startswith("  JMeter's last 20,000")
     assert lines[-2:] == [
         "  By MSER-5 nothing is warm-up.",

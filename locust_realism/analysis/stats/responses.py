@@ -216,8 +216,9 @@ def part_figures(
 ) -> StageFigures:
     """Return the figures of a part of a run: response times in milliseconds, and the CoV of the gaps."""
     known = known_responses(response_us)
+    mean = float(known.mean()) if len(known) else math.nan
     return {
         "duration_s": duration_s, "n": len(response_us), "failures": failures, "rate": rate,
-        "mean_ms": float(known.mean()) / 1e3 if len(known) else math.nan,
+        "mean_ms": mean / 1e3, "response_cov": coefficient_of_variation(known, mean),
         **five_percentiles(percentiles(known, QUANTILES, rule)), "cov": coefficient_of_variation(gaps_us),
     }  # fmt: skip

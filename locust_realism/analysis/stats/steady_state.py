@@ -18,6 +18,7 @@ from locust_realism.analysis.percentiles import (
 )
 from locust_realism.analysis.settings import AnalysisSettings
 from locust_realism.analysis.stats.batches import inflation
+from locust_realism.analysis.stats.intervals import coefficient_of_variation
 from locust_realism.analysis.stats.responses import answered, known_responses, span_s
 from locust_realism.recording.launches import LaunchLog
 
@@ -160,10 +161,12 @@ def _shared(first: Floats, second: Floats) -> float:
 
 def _piece(log: LaunchLog, rule: str) -> doc.Half:
     known, span = known_responses(log.response_us), span_s(log)
+    mean = float(known.mean()) if len(known) else math.nan
     return {
         "n": len(log),
         "rate": len(log) / span if span else math.nan,
-        "mean_ms": float(known.mean()) / 1e3 if len(known) else math.nan,
+        "mean_ms": mean / 1e3,
+        "response_cov": coefficient_of_variation(known, mean),
         **four_percentiles(percentiles(known, rule=rule)),
     }
 

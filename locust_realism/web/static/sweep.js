@@ -273,7 +273,7 @@ function capacity(context, data) {
     view.update({ summary: { capacity: run.value } });
     const names = createTable(context, { caption: `Requests by name, ${run.name}`, columns: [
       { key: "label", title: "Name", kind: "name", format: (_, row) => `${row.method} ${row.label}`.trim() }, { key: "n", title: "Requests" }, { key: "failures", title: "Failed" },
-      { key: "mean_ms", title: "Mean", unit: "ms" }, { key: "p50_ms", title: "p50", unit: "ms" }, { key: "p95_ms", title: "p95", unit: "ms" }, { key: "p99_ms", title: "p99", unit: "ms" } ] });
+      { key: "mean_ms", title: "Mean", unit: "ms" }, { key: "cov", title: "CoV", digits: 2 }, { key: "p50_ms", title: "p50", unit: "ms" }, { key: "p95_ms", title: "p95", unit: "ms" }, { key: "p99_ms", title: "p99", unit: "ms" } ] });
     names.update(of(data.names, run.name) ?? []);
     return h("div", {}, data.capacity.length > 1 && h("h3", { class: "lr-named" }, run.name), view.root, h("h3", { class: "lr-named" }, "By name"), names.root);
   }));

@@ -35,18 +35,18 @@ export function createPercentiles(context) {
     { key: "failures", title: "Failures", digits: 0 },
     { key: "mean_ms", title: "Mean", unit: "ms" },
     { key: "cov", title: "CoV", term: "cov", digits: 2 },
-    { key: "p50_ms", title: "p50", unit: "ms", term: "percentile", note: beside("p50_ms") },
-    { key: "p90_ms", title: "p90", unit: "ms", note: beside("p90_ms") },
-    { key: "p95_ms", title: "p95", unit: "ms", note: beside("p95_ms") },
-    { key: "p99_ms", title: "p99", unit: "ms", note: beside("p99_ms") },
-    { key: "p999_ms", title: "p99.9", unit: "ms" },
+    { key: "p50_ms", title: "p50", unit: "ms", term: "percentile", note: beside("p50_ms"), hint: interval("p50_interval_ms") },
+    { key: "p90_ms", title: "p90", unit: "ms", note: beside("p90_ms"), hint: interval("p90_interval_ms") },
+    { key: "p95_ms", title: "p95", unit: "ms", note: beside("p95_ms"), hint: interval("p95_interval_ms") },
+    { key: "p99_ms", title: "p99", unit: "ms", note: beside("p99_ms"), hint: interval("p99_interval_ms") },
+    { key: "p999_ms", title: "p99.9", unit: "ms", hint: interval("p999_interval_ms") },
     { key: "min_ms", title: "Min", unit: "ms" },
     { key: "max_ms", title: "Max", unit: "ms" },
   ];
   const table = createTable(context, { caption: "Response times, by name", columns, total: (row) => row.label === "Aggregated" && !row.method });
   const ruleText = h("span");
   const rule = h("p", { class: "lr-fine" }, term(context, "rule", "Percentile rule"), ": ", ruleText, ". ",
-    term(context, "locust", "Locust"), " in small print: value of Locust's own table for the same requests, if it differs by more than 1 %.");
+    term(context, "locust", "Locust"), " in small print: value of Locust's own table for the same requests, if it differs by more than 1 %. Hover over a percentile for its 95 % interval.");
   const windows = context.live ? createWindowPicker(context) : null;
   const picker = createNamePicker(() => drawCurves());
   const overTime = createChart(context, { title: "Response times over time", term: "percentile", name: "percentiles-over-time", height: 280 });
@@ -97,6 +97,11 @@ export function createPercentiles(context) {
   return { root, update };
 }
 
+/** Return the text of a percentile's interval, or why it has none. @param {string} key @returns {(row: any) => string | null} */
+function interval(key) {
+  return (row) => (row[key] ? `95 % interval: ${row[key].map((/** @type {number} */ limit) => formatNumber(limit)).join(" to ")} ms` : row.interval_note ?? null);
+}
+
 /** Return the halves of the run and JMeter's window of samples. @param {any} steady @returns {any[]} */
 function partsOf(steady) {
   const halves = (steady.halves ?? []).map((/** @type {any} */ half, /** @type {number} */ i) => ({ ...half, part: i ? "Second half" : "First half" }));
@@ -127,6 +132,7 @@ const PART_COLUMNS = [
   { key: "n", title: "Requests", digits: 0 },
   { key: "rate", title: "Rate", unit: "/s", term: "rate" },
   { key: "mean_ms", title: "Mean", unit: "ms" },
+  { key: "response_cov", title: "CoV", digits: 2 },
   { key: "p50_ms", title: "p50", unit: "ms", term: "percentile" },
   { key: "p90_ms", title: "p90", unit: "ms" },
   { key: "p95_ms", title: "p95", unit: "ms" },
@@ -144,6 +150,7 @@ const STAGE_FIGURES = [
   { key: "rate", title: "Rate", unit: "/s", term: "rate" },
   { key: "cov", title: "Launch CoV", term: "cov", digits: 2 },
   { key: "mean_ms", title: "Mean", unit: "ms" },
+  { key: "response_cov", title: "CoV", digits: 2 },
   { key: "p50_ms", title: "p50", unit: "ms", term: "percentile" },
   { key: "p90_ms", title: "p90", unit: "ms" },
   { key: "p95_ms", title: "p95", unit: "ms" },

@@ -15,6 +15,7 @@ import { term } from "./hints.js";
  * @property {number} [digits] decimals; else three significant digits of the column's typical value
  * @property {(value: any, row: any) => string} [format]
  * @property {(value: any, row: any) => string | null} [note] small print under the value
+ * @property {(row: any) => string | null} [hint] shown on hover of the value
  */
 
 /**
@@ -91,6 +92,7 @@ function fillCell(cell, column, row, digits) {
     setText(cell, text);
   }
   if (column.kind === "name" && text.length > 40) cell.setAttribute("title", text);
+  if (column.hint) cell.setAttribute("title", column.hint(row) ?? "");
 }
 
 /** @type {Record<string, {sign: string, word: string, rank: number}>} */
