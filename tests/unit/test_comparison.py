@@ -13,7 +13,8 @@ from scipy import signal, stats
 from locust_realism.analysis.compare.comparability import match_loads
 from locust_realism.analysis.compare.comparison import compare
 from locust_realism.analysis.compare.difference import FASTER, SAME, SLOWER, UNSHOWN, difference_row
-from locust_realism.analysis.compare.groups import Side, agreement
+from locust_realism.analysis.compare.groups import Side, agreement, run_estimates
+from locust_realism.analysis.document import Agreement
 from locust_realism.analysis.stats.estimates import (
     Estimate,
     mean_estimate,
@@ -21,6 +22,7 @@ from locust_realism.analysis.stats.estimates import (
     rate_estimate,
     share_estimate,
 )
+from locust_realism.analysis.stats.intervals import TOTAL
 from locust_realism.analysis.stats.repeated import disagreement, pooled
 from locust_realism.recording.launches import MISSING, LaunchLog
 
@@ -165,11 +167,15 @@ def test_few_requests_set_no_limit_and_show_nothing() -> None:
     assert row["high"] is None
 
 
+def agreement_of(side: Side) -> Agreement:
+    return agreement(side, run_estimates(side, TOTAL))
+
+
 def test_repeats_that_agree_and_repeats_that_do_not() -> None:
-    alike = agreement(Side("A", tuple(run(seed) for seed in range(4))))
+    alike = agreement_of(Side("A", tuple(run(seed) for seed in range(4))))
     assert alike["agrees"]
     assert "agree: they are" in alike["sentence"]
-    apart = agreement(Side("B", (run(1), run(2), run(3, scale=60_000))))
+    apart = agreement_of(Side("B", (run(1), run(2), run(3, scale=60_000))))
     assert not apart["agrees"]
     assert "do not agree in p50" in apart["sentence"]
     row = next(row for row in apart["rows"] if row["figure"] == "p50_ms")
@@ -294,7 +300,7 @@ def test_missing_response_times_are_requests_without_figures() -> None:
     assert rows["p50_ms"]["b"] == np.quantile(known, 0.5, method="inverted_cdf")
     # a fifth of zeros would make the same server seem faster
     assert rows["mean_ms"]["verdict"] == rows["p50_ms"]["verdict"] == UNSHOWN
-    assert agreement(Side("ab", (a, holed)))["agrees"]
+    assert agreement_of(Side("ab", (a, holed)))["agrees"]
     nothing = compare([Side("a", (a,)), Side("b", (replace(b, response_us=np.full(len(b), MISSING)),))])
     assert {row["verdict"] for row in nothing["candidates"][0]["rows"]} == {UNSHOWN}
 

@@ -51,7 +51,7 @@ def compare_levels(
     for index in sorted(set().union(*found)):
         at = [levels.get(index, []) for levels in found]
         here = [level for runs in at for _, level in runs]
-        base, *others = [_estimated(runs, confidence, rule) if runs else None for runs in at]
+        base, *others = [_estimated(runs, rule) if runs else None for runs in at]
         shown = [base and base[0], *(other and _against(base, other, confidence) for other in others)]
         fewest, most = min(level.fewest for level in here), max(level.most for level in here)
         rows.append({"fewest": fewest, "most": most, "sides": shown})
@@ -68,17 +68,17 @@ def _levels_of(logs: Sequence[LaunchLog], edges: Int64) -> dict[int, list[Measur
     return found
 
 
-def _estimated(runs: Sequence[Measured], confidence: float, rule: str) -> tuple[SideLevel, list[Estimate]]:
+def _estimated(runs: Sequence[Measured], rule: str) -> tuple[SideLevel, list[Estimate]]:
     """Return the figures of one side at one level, means over its runs, and the estimate of p95 of each run."""
     times = [known_responses(log.response_us[level.rows]) / 1e3 for log, level in runs]
-    p50, p95 = ([quantile_estimate(each, q, confidence, rule=rule) for each in times] for q in ("0.5", "0.95"))
+    p50, p95 = ([quantile_estimate(each, q, rule=rule) for each in times] for q in ("0.5", "0.95"))
     n = sum(len(level.rows) for _, level in runs)
     row: SideLevel = {
         "n": n,
         "rate": sum(len(level.gap_s) for _, level in runs) / sum(level.duration_s for _, level in runs),
         "failures": sum(int(log.failed[level.rows].sum()) for log, level in runs) / n,
-        "p50_ms": pooled(p50, confidence).value,
-        "p95_ms": pooled(p95, confidence).value,
+        "p50_ms": pooled(p50).value,
+        "p95_ms": pooled(p95).value,
     }
     return row, p95
 

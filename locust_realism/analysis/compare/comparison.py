@@ -26,7 +26,7 @@ from locust_realism.analysis.compare.difference import (
 )
 from locust_realism.analysis.compare.groups import FIGURES, Side, agreement, run_estimates, shared_names
 from locust_realism.analysis.stats.estimates import Estimate, rate_estimate, share_estimate
-from locust_realism.analysis.stats.intervals import AGGREGATED
+from locust_realism.analysis.stats.intervals import AGGREGATED, TOTAL
 from locust_realism.recording.launches import Label, LaunchLog
 
 MAX_NAMES = 20
@@ -73,7 +73,7 @@ def compare(
     for side in sides:
         tables.append({})
         for name in names:
-            tables[-1][name] = run_estimates(side, name, each, rule)
+            tables[-1][name] = run_estimates(side, name, rule)
             if progress is not None:
                 progress(sum(map(len, tables)) / (len(names) * len(sides)))
     base, *others = zip(sides, tables, strict=True)
@@ -81,7 +81,9 @@ def compare(
         "baseline": sides[0].name, "confidence": confidence, "tolerance": tolerance, "rule": rule,
         "candidates": [_candidate(*base, *other, each, tolerance) for other in others],
         "runs": [_run(side) for side in sides],
-        "agreement": [agreement(side, rule=rule) for side in sides if len(side.logs) > 1],
+        "agreement": [
+            agreement(side, table[TOTAL]) for side, table in zip(sides, tables, strict=True) if len(side.logs) > 1
+        ],
         "levels": compare_levels(sides, edges, each, rule),
     }  # fmt: skip
 
@@ -110,8 +112,8 @@ def _candidate(
         "sentence": "",
         "alike": match_loads(base.logs, side.logs, base.summaries, side.summaries),
         "rows": rows,
-        "throughput": of_runs(lambda log: rate_estimate(log.launch_us, confidence), tolerance),
-        "failures": of_runs(lambda log: share_estimate(log.failed, confidence), 0.0),
+        "throughput": of_runs(lambda log: rate_estimate(log.launch_us), tolerance),
+        "failures": of_runs(lambda log: share_estimate(log.failed), 0.0),
     }
     found["sentence"] = _sentence(base.name, found, tolerance)
     return found

@@ -55,9 +55,7 @@ def counts_by_name(log: LaunchLog) -> dict[Label, int]:
     return {label: n for label, n in zip(log.labels, counts, strict=True) if n}
 
 
-def run_estimates(
-    side: Side, name: Label, confidence: float = 0.95, rule: str = "nearest_rank"
-) -> dict[str, list[Estimate]]:
+def run_estimates(side: Side, name: Label, rule: str = "nearest_rank") -> dict[str, list[Estimate]]:
     """Return an estimate of each of :data:`FIGURES` for each run of a side: response times of one name in ms."""
     runs: dict[str, list[Estimate]] = {figure: [] for figure in FIGURES}
     for log in side.logs:
@@ -66,21 +64,21 @@ def run_estimates(
         ordered = np.sort(values)
         for figure, quantile in FIGURES.items():
             runs[figure].append(
-                mean_estimate(values, confidence)
+                mean_estimate(values)
                 if quantile is None
-                else quantile_estimate(values, quantile, confidence, rule=rule, ordered=ordered)
+                else quantile_estimate(values, quantile, rule=rule, ordered=ordered)
             )
     return runs
 
 
-def agreement(side: Side, *, rule: str = "nearest_rank") -> Agreement:
-    """Return the agreement of repeated runs of one plan in the response times of all requests.
+def agreement(side: Side, figures: dict[str, list[Estimate]]) -> Agreement:
+    """Return the agreement of repeated runs of one plan in the response times of all requests (:func:`run_estimates`).
 
     A figure agrees if chance within a run explains the spread of the runs (F test, p >= 0.01). Of sound sides at most
     5 % do not agree in one of the five figures.
     """
     rows: list[AgreementRow] = []
-    for figure, runs in run_estimates(side, TOTAL, rule=rule).items():
+    for figure, runs in figures.items():
         apart, p_value = disagreement(runs)
         agrees = p_value >= AGREE_P if math.isfinite(p_value) else None
         values = [run.value for run in runs]

@@ -1,9 +1,11 @@
 """Repeated runs of one plan: their common figure, the spread between them, and whether they agree.
 
 Runs differ by the chance within each run, which its standard error contains, and possibly by more: another start of the
-server, another neighbour on the machine. Their limits are of 95 % confidence. The ratio of the variance between runs to that within them measures it. The
+server, another neighbour on the machine. The ratio of the variance between runs to that within them measures it. The
 ratio has no unit, so that sides of a comparison share it although one is twice as slow and spreads twice as wide
 (R. T. Birge, The calculation of errors by the method of least squares, 1932; of the Particle Data Group too).
+
+The limits of the runs are of 95 % confidence.
 """
 
 from __future__ import annotations
@@ -122,8 +124,7 @@ def _mean(runs: Sequence[Estimate], confidence: float, width: float) -> Estimate
     k, values, within = len(runs), _values(runs), _freedom(runs)
     centre, low, high = float(values.mean()), -math.inf, math.inf
     if not math.isnan(width) and within >= LEAST_FREEDOM:
-        lows, highs, own = np.array([_limits(run) for run in runs]).T
-        low, high = _limit(values, lows, -width / own), _limit(values, highs, width / own)
+        low, high = _limit(runs, [run.low for run in runs], -width), _limit(runs, [run.high for run in runs], width)
     if k >= INDEPENDENT_RUNS:
         spread = student(confidence, k - 1) * float(values.std(ddof=1)) / math.sqrt(k)
         low = centre - spread if math.isinf(low) else low
@@ -132,31 +133,26 @@ def _mean(runs: Sequence[Estimate], confidence: float, width: float) -> Estimate
     return Estimate(centre, low, high, min(run.n for run in runs), error, within)
 
 
-def _limits(run: Estimate) -> tuple[float, float, float]:
-    """Return the limits of a run and their distance in standard errors.
+def _limit(runs: Sequence[Estimate], limits: Sequence[float], width: float) -> float:
+    """Return the limit of the mean of runs ``width`` standard errors off, a lower one for a negative width.
 
-    A run that is too short for limits still has an error: several such runs together may be long enough.
+    A run that is too short for a limit still has an error: several such runs may be long enough together. The distance
+    of a limit grows with the width as an exponential, as that of a skewed law does, and as a straight line where values
+    or limits are not positive.
     """
-    if math.isfinite(run.low) or math.isfinite(run.high):
-        return run.low, run.high, student(0.95, run.freedom)
-    if not math.isfinite(run.error):
-        return run.low, run.high, 1.0
-    if run.value <= 0:
-        return run.value - run.error, run.value + run.error, 1.0
-    ratio = math.exp(run.error / run.value)
-    return run.value / ratio, run.value * ratio, 1.0
-
-
-def _limit(values: Floats, limits: Floats, widths: Floats) -> float:
-    """Return the limit of the mean of independent values from those of each, moved out or in by ``widths``.
-
-    The distance of a limit grows with its width as an exponential, as that of a skewed law does; it is a straight line
-    where values or limits are not positive. A negative width is that of a lower limit.
-    """
-    k, centre = len(values), float(values.mean())
-    if values.min() > 0 and limits.min() > 0:
-        return centre * math.exp(math.copysign(float(np.linalg.norm(np.log(limits / values) * widths)), widths[0]) / k)
-    return centre + math.copysign(float(np.linalg.norm((limits - values) * widths)), widths[0]) / k
+    values, centre = _values(runs), float(np.mean([run.value for run in runs]))
+    logs = values.min() > 0 and not any(-math.inf < limit <= 0 for limit in limits)
+    errors = []
+    for run, limit in zip(runs, limits, strict=True):
+        if not math.isfinite(limit):
+            errors.append(run.error / run.value if logs else run.error)
+        else:
+            distance = math.log(limit / run.value) if logs else limit - run.value
+            errors.append(distance / student(0.95, run.freedom))
+    off = width * float(np.linalg.norm(errors)) / len(runs)
+    if math.isnan(off):
+        return math.copysign(math.inf, width)
+    return centre * math.exp(off) if logs else centre + off
 
 
 def disagreement(runs: Sequence[Estimate]) -> tuple[float, float]:
