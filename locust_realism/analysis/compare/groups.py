@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -63,11 +63,13 @@ def run_estimates(side: Side, name: Label, rule: str = "nearest_rank") -> dict[s
         values: Floats = known_responses(log.response_us[rows]) / 1e3
         ordered = np.sort(values)
         for figure, quantile in FIGURES.items():
-            runs[figure].append(
-                mean_estimate(values)
-                if quantile is None
-                else quantile_estimate(values, quantile, rule=rule, ordered=ordered)
-            )
+            if quantile is None:
+                found = mean_estimate(values)
+            else:
+                found = quantile_estimate(values, quantile, rule=rule, ordered=ordered)
+                # Without a value beyond the percentile, the error at its upper side is unknown.
+                found = found if len(values) * (1 - float(quantile)) >= 1 else replace(found, error=math.nan)
+            runs[figure].append(found)
     return runs
 
 

@@ -134,8 +134,8 @@ def quantile_estimate(
     """Return a percentile of values in time order; its limits are order statistics and honour autocorrelation.
 
     See :func:`~locust_realism.analysis.stats.batches.limit_ranks`. The standard error is half the distance between the
-    order statistics one error of the share below and above, NaN where these are beyond the values. ``ordered`` are the
-    same values in ascending order; it saves the sort.
+    order statistics one error of the share below and above, as far as there are any. ``ordered`` are the same values in
+    ascending order; it saves the sort.
 
     >>> found = quantile_estimate(np.random.default_rng(1).exponential(1, 10_000), 0.5)
     >>> round(found.low, 2), round(found.value, 2), round(found.high, 2)
@@ -156,7 +156,7 @@ def quantile_estimate(
         -math.inf if low is None else float(ordered[low - 1]),
         math.inf if high is None else float(ordered[high - 1]),
         n,
-        (float(near[1]) - float(near[0])) / 2 if share_error <= min(p, 1 - p) else math.nan,
+        (float(near[1]) - float(near[0])) / 2,
         freedom,
     )
 
