@@ -25,7 +25,8 @@ EPILOG = """\
 A SIDE is one recording, or several repeated runs of the same plan separated by commas; NAME=FILES names it:
   locust-realism compare tomcat=t1.parquet,t2.parquet jboss=j1.parquet,j2.parquet
 The first side is the baseline. With one run a side the intervals cover the chance within a run only: another run of
-the same plan may differ by more. Repeat the runs if it matters.
+the same plan may differ by more. Repeat the runs if it matters: two runs a side show more than one, and from five
+on the intervals cover the differences between runs.
 
 Exit status: 0 no side slower or failing more often, 1 one is (or a threshold is true), 3 the loads were not comparable.
 """

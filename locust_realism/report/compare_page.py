@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from locust_realism.analysis.document import Candidate, Comparison
+from locust_realism.analysis.compare.difference import SAME, UNSHOWN
+from locust_realism.analysis.document import Candidate, Comparison, DifferenceRow, SideLevel
 from locust_realism.report.assets import report_script
 from locust_realism.report.html import PLAIN, offline_page
 from locust_realism.report.terminal import Column, Screen, clean, number, pad
@@ -13,7 +14,7 @@ COMPARISON_CSV = (
     "candidate", "method", "label", "figure", "a", "b", "difference", "low", "high", "ratio", "n_a", "n_b", "verdict",
 )  # fmt: skip
 STYLES = {"slower": "red", "faster": "green", "mixed": "amber"}
-SHORT = {"no difference that this data can show": "not shown", "the same within the tolerance": "same"}
+SHORT = {UNSHOWN: "not shown", SAME: "same"}
 
 RUN_COLUMNS = (
     Column("name", "Run", text=True),
@@ -74,7 +75,7 @@ def _differences(found: Comparison, each: Candidate, screen: Screen) -> list[str
             "who": f"{row['method']} {row['label']}".strip(),
             "what": row["figure"].removesuffix("_ms"),
             "change": 100 * (row["ratio"] - 1) if row["ratio"] is not None else None,
-            "shown": SHORT.get(row["verdict"], row["verdict"]),
+            "shown": _verdict(row),
         }
         for row in each["rows"]
     ]
@@ -84,9 +85,17 @@ def _differences(found: Comparison, each: Candidate, screen: Screen) -> list[str
     pairs, rates = [], ((each["throughput"], "Throughput", 1.0, "/s"), (each["failures"], "Failures", 100.0, " %"))
     for row, what, scale, unit in rates:
         a, b = (number(None if value is None else scale * value, 2) for value in (row["a"], row["b"]))
-        pairs.append(f"  {what}: {a} to {b}{unit} ({SHORT.get(row['verdict'], row['verdict'])})")
+        pairs.append(f"  {what}: {a} to {b}{unit} ({_verdict(row)})")
     heading = [screen.paint(title, "bold"), *screen.wrap(note, "dim", indent="  ")]
     return ["", *heading, first, *styled, *lines[len(rows) :], *pairs]
+
+
+def _verdict(row: DifferenceRow | SideLevel) -> str:
+    """Return the verdict in few words; a difference without one of its limits is that of runs that are too short."""
+    verdict = row.get("verdict", "")
+    if verdict == UNSHOWN and (row.get("low") is None or row.get("high") is None):
+        return "too short a run"
+    return SHORT.get(verdict, verdict)
 
 
 def _levels(found: Comparison, screen: Screen) -> list[str]:
@@ -104,9 +113,8 @@ def _levels(found: Comparison, screen: Screen) -> list[str]:
         cells: dict[str, object] = {"users": pad(span, 4, right=True)}
         for index, side in enumerate(row["sides"]):
             if side is not None:
-                verdict = side.get("verdict", "")
                 cells |= {f"rate{index}": side["rate"], f"p95{index}": side["p95_ms"]}
-                cells[f"verdict{index}"] = SHORT.get(verdict, verdict)
+                cells[f"verdict{index}"] = _verdict(side)
         shown.append(cells)
     return ["", *screen.heading("By number of concurrent users (p95 in ms)"), *screen.table(columns, shown)]
 
