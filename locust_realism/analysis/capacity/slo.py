@@ -56,8 +56,7 @@ def judge_target(
         return row
     users, value = users[usable], value[usable]
     draws = value + rng.standard_normal((TARGET_DRAWS, len(value))) * np.nan_to_num(error[usable])
-    crossings = [crossing(users, each, bound) for each in draws]
-    low, high = np.quantile(crossings, [0.025, 0.975], method="inverted_cdf").tolist()
+    low, high = np.quantile(crossings(users, draws, bound), [0.025, 0.975], method="inverted_cdf").tolist()
     best = crossing(users, value, bound)
     row["status"] = "met by none" if best < users[0] else "met by all" if math.isinf(best) else "measured"
     row["users"] = best if row["status"] == "measured" else None
@@ -86,10 +85,32 @@ def crossing(users: Floats, values: Floats, bound: float) -> float:
     >>> crossing(np.array([5.0, 10, 20]), np.array([100.0, 200, 600]), 400.0)
     15.0
     """
-    from scipy.optimize import isotonic_regression
+    return float(crossings(users, values, bound))
 
-    smooth = isotonic_regression(values).x
-    return math.inf if smooth[-1] <= bound else float(np.interp(bound, smooth, users, left=0.0))
+
+def crossings(users: Floats, values: Floats, bound: float) -> Floats:
+    """Return :func:`crossing` along the last axis of ``values``, shape (..., levels)."""
+    smooth = _non_decreasing(values)
+    within = (smooth <= bound).sum(axis=-1)
+    above = np.clip(within, min(1, len(users) - 1), len(users) - 1)
+    below = np.maximum(above - 1, 0)
+    low, high = (np.take_along_axis(smooth, at[..., None], axis=-1)[..., 0] for at in (below, above))
+    with np.errstate(invalid="ignore"):
+        share = (bound - low) / np.where(high > low, high - low, 1.0)
+        between = users[below] + share * (users[above] - users[below])
+    return np.select([within == len(users), within == 0], [np.inf, 0.0], between)
+
+
+def _non_decreasing(values: Floats) -> Floats:
+    """Return the isotonic regression along the last axis: max over a <= i of min over b >= i of the mean of a to b.
+
+    Source: R. E. Barlow and others, Statistical Inference under Order Restrictions, 1972, section 1.4.
+    """
+    size = np.arange(values.shape[-1]) - np.arange(values.shape[-1])[:, None] + 1
+    inside = size > 0
+    means = np.cumsum(np.where(inside, values[..., None, :], 0.0), axis=-1) / np.maximum(size, 1)
+    least = np.minimum.accumulate(np.where(inside, means, np.inf)[..., ::-1], axis=-1)[..., ::-1]
+    return np.asarray(np.where(inside, least, -np.inf).max(axis=-2))
 
 
 def target_sentence(target: TargetRow, last: float) -> str:
