@@ -9,13 +9,14 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 import numpy as np
-from numpy.typing import ArrayLike
 
 from locust_realism.analysis import document as doc
 from locust_realism.analysis.capacity.knee import find_knee
-from locust_realism.analysis.capacity.levels import Level, level_rows, rate_errors, shown, split_levels, think_times
+from locust_realism.analysis.capacity.levels import Level, level_rows, rate_errors, shown, split_levels
+from locust_realism.analysis.capacity.little import LevelTimes, given_times, level_times
 from locust_realism.analysis.capacity.slo import judge_target, parse_target, target_sentence
 from locust_realism.analysis.capacity.usl import MIN_LEVELS, fit_usl
+from locust_realism.analysis.percentiles import Floats
 from locust_realism.analysis.settings import DEFAULT_BOUNDS, VerdictBounds, generator_bounds, grade_generator
 from locust_realism.analysis.stats.intervals import in_launch_order
 from locust_realism.common.json import to_json_safe
@@ -40,9 +41,9 @@ def capacity(
     - ``think_s`` mean think time Z in seconds, in place of the pauses between a user's requests
     - ``min_level_s`` seconds of the shortest level; shorter ones, as while users are started, are merged
 
-    A row of ``levels`` has feedback = R/(R+Z), little_users = X (R + Z) and little_ratio, their share of the users.
-    ``usl`` and ``knee`` are None below four levels. ValueError for a target that is none. The same log gives the same
-    intervals.
+    A row of ``levels`` has feedback = R/(R+Z), little_users = X (R + Z) of the users' tasks and little_ratio, their
+    share of the users. ``usl`` and ``knee`` are None below four levels. ValueError for a target that is none. The same
+    log gives the same intervals.
 
     >>> log = LaunchLog.build(range(0, 100_000_000, 1_000_000), 200_000, users=5)
     >>> found = capacity(log, think_s=4.8)
@@ -52,9 +53,10 @@ def capacity(
     parsed = [parse_target(text) for text in targets]
     log = in_launch_order(log)
     levels = split_levels(log, min_seconds=min_level_s)
-    think = think_times(log, levels) if think_s is None else think_s
+    table = level_rows(log, levels, rule)
+    times = level_times(log, levels) if think_s is None else given_times(levels, _means(table), think_s)
     rng = np.random.default_rng(0)
-    found = _section(levels, level_rows(log, levels, rule), think, [], rng)
+    found = _section(levels, table, times, [], rng)
     found["targets"] = to_json_safe([judge_target(log, levels, target, rng, rule) for target in parsed])
     if levels:
         sentences = (target_sentence(target, levels[-1].users) for target in found["targets"])
@@ -79,16 +81,16 @@ def capacity_section(
     """
     if len(levels) < 2:
         return None
-    think: ArrayLike = think_times(log, levels)
-    if np.isnan(think).all() and think_s is not None:
-        think = think_s
+    times = level_times(log, levels)
+    if np.isnan(times.think_s).all() and think_s is not None:
+        times = given_times(levels, _means(table), think_s)
     limits = generator_bounds(bounds)
     shortages = [
         text.format(value)
         for key, figure, text in SHORTAGES
         if (value := (health or {}).get(key)) is not None and grade_generator(figure, value, limits) == doc.RED
     ]
-    return _section(levels, table, think, shortages, np.random.default_rng(0))
+    return _section(levels, table, times, shortages, np.random.default_rng(0))
 
 
 _LATE = "The generator {}, so the throughput may be its own limit and not the server's."
@@ -104,35 +106,38 @@ SHORTAGES: tuple[tuple[str, doc.GeneratorFigure, str], ...] = (
 def _section(
     levels: Sequence[Level],
     table: Sequence[doc.LevelRow],
-    think_s: ArrayLike,
+    times: LevelTimes,
     warnings: list[str],
     rng: np.random.Generator,
 ) -> doc.Capacity:
-    """Return the section with ``think_s`` of each level or of all, NaN where unknown."""
     users, rate = np.array([(level.users, level.rate) for level in levels]).reshape(-1, 2).T
     error = rate_errors(levels)
-    response = np.array([row["mean_ms"] for row in table], dtype=np.float64) / 1e3
-    think = np.broadcast_to(np.asarray(think_s, dtype=np.float64), len(levels))
-    trip = response + think
-    feedback = response / np.where(trip == 0, np.nan, trip)
-    held = rate * trip
+    trip = times.wait_s + times.think_s
+    feedback = times.wait_s / np.where(trip == 0, np.nan, trip)
+    held = times.rate * trip
     off = np.abs(held / users - 1)
     rows: list[doc.CapacityLevel] = to_json_safe([
         {
             "users": level.users, "fewest": level.fewest, "most": level.most,
             "n": row["n"], "duration_s": level.duration_s, "failures": row["failures"], "mean_ms": row["mean_ms"],
             "p50_ms": row["p50_ms"], "p90_ms": row["p90_ms"], "p95_ms": row["p95_ms"], "p99_ms": row["p99_ms"],
-            "rate": level.rate, "rate_error": error[i], "think_ms": 1e3 * think[i],
+            "rate": level.rate, "rate_error": error[i], "think_ms": 1e3 * times.think_s[i],
             "feedback": feedback[i], "little_users": held[i], "little_ratio": held[i] / level.users,
         }
         for i, (level, row) in enumerate(zip(levels, table, strict=True))
     ])  # fmt: skip
-    broken = off > LITTLE_TOLERANCE + 2 * error / rate
+    broken = off > LITTLE_TOLERANCE + 2 * np.fmax(error / rate, times.error)
     if broken.any():
         worst = int(np.argmax(np.where(broken, off, 0)))
         warnings.append(
             f"Little's law does not hold at {broken.sum()} of {len(rows)} levels: at {shown(users[worst])} users "
             f"X (R + Z) is {shown(held[worst])}. Users were idle, or the level was not in steady state."
+        )
+    if times.missing_s.any():
+        longest = int(np.argmax(times.missing_s))
+        warnings.append(
+            f"The think time is unknown at {np.count_nonzero(times.missing_s)} of {len(rows)} levels: too few pauses "
+            f"end in time. Hold {shown(users[longest])} users for {shown(times.missing_s[longest])} s more."
         )
     usl, knee = None, None
     if len(rows) >= MIN_LEVELS:
@@ -147,6 +152,11 @@ def _section(
         )
     explanation = _explanation(levels, knee)
     return {"levels": rows, "usl": usl, "knee": knee, "targets": [], "warnings": warnings, "explanation": explanation}
+
+
+def _means(table: Sequence[doc.LevelRow]) -> Floats:
+    """Return the mean response times in seconds, NaN where unknown."""
+    return np.array([row["mean_ms"] for row in table], dtype=np.float64) / 1e3
 
 
 def _explanation(levels: Sequence[Level], knee: doc.KneeRow | None) -> str:

@@ -154,33 +154,3 @@ def rate_errors(levels: Sequence[Level]) -> Floats:
     shrunk = (freedom * d + PRIOR_BATCHES * common) / (freedom + PRIOR_BATCHES)
     # A count of whole launches alone is uncertain by about one in n.
     return np.asarray(np.maximum(np.sqrt(shrunk / n), 0.3 / n) / mean_gap, dtype=np.float64)
-
-
-def think_times(log: LaunchLog, levels: Sequence[Level]) -> Floats:
-    """Return the mean time in seconds between a user's response and that user's next launch, shape (levels,).
-
-    ``log`` is in launch order; a user is a slot of a worker. A pause counts if the number of users is the same at its
-    start and its end: a slot between two users has no pause. Z holds all the time in which a user has no request in
-    flight, so that Z + R is the round trip of Little's law. NaN without recorded slots, or if less than 90 % of the
-    pauses count because users come and go.
-    """
-    think = np.full(len(log), np.nan)
-    known = np.flatnonzero(log.slot >= 0)
-    if len(known):
-        held = np.concatenate(([0], np.cumsum(np.diff(log.users) != 0)))
-        user = log.worker[known].astype(np.int64) * (int(log.slot.max()) + 1) + log.slot[known]
-        # A stable sort keeps each user's launches in launch order, in which the log is.
-        order = known[np.argsort(user.astype(np.int32) if user.max() < 2**31 else user, kind="stable")]
-        a, b = order[:-1], order[1:]
-        same = (log.slot[a] == log.slot[b]) & (log.worker[a] == log.worker[b]) & (held[a] == held[b])
-        same &= log.response_us[a] >= 0  # the start of the pause after an unknown response time is unknown
-        pause = (log.launch_us[b] - log.launch_us[a] - log.response_us[a]) / 1e6
-        think[a[same]] = pause[same]
-    means = []
-    for level in levels:
-        here = think[level.rows]
-        here = here[np.isfinite(here)]
-        # The last launch of each user at a level has no next one there.
-        due = len(level.rows) - min(level.most, len(level.rows) // 2)
-        means.append(here.mean() if len(here) and len(here) >= 0.9 * due else math.nan)
-    return np.array(means)
