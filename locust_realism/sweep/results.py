@@ -28,9 +28,10 @@ from locust_realism.analysis.percentiles import QUANTILES, Floats, four_percenti
 from locust_realism.analysis.settings import AnalysisSettings, VerdictBounds
 from locust_realism.analysis.stats import estimates
 from locust_realism.analysis.stats.estimates import Estimate
-from locust_realism.analysis.stats.intervals import AGGREGATED, in_launch_order
+from locust_realism.analysis.stats.intervals import AGGREGATED, in_launch_order, user_ranks
 from locust_realism.analysis.stats.responses import known_responses, response_table
 from locust_realism.analysis.stats.steady_state import JMETER_WINDOW, sample_window
+from locust_realism.analysis.verdict.users import Tasks, user_tasks
 from locust_realism.common.json import to_json_safe
 from locust_realism.recording.launches import LaunchLog
 from locust_realism.sweep.design import Cell, Plan, Row
@@ -83,9 +84,9 @@ def load_figures(log: LaunchLog, summary: Summary) -> Row:
     """Return throughput, CoV of the launches and R / (R + Z) of all launches of a run, in launch order.
 
     The limits of CoV are those of independent gaps, standard deviation 1 / sqrt(n). Those of R / (R + Z) come from the
-    mean response time and the measured Z. Both hold for the time in which all users run. If that is a part of the run
-    (users start slowly), CoV has the limits of that part and the ratio none. With fewer gaps than a verdict needs, in
-    which only short think times have room, both are None.
+    tasks of users, as the verdict takes it. Both hold for the time in which all users run. If that is a
+    part of the run (users start slowly), CoV has the limits of that part and the ratio none. With fewer gaps than a
+    verdict needs, both are None.
     """
     pattern, judged = summary["pattern"], summary["window"].get("judged", len(log))
     enough = judged > VerdictBounds().min_gaps
@@ -93,15 +94,26 @@ def load_figures(log: LaunchLog, summary: Summary) -> Row:
     cov = pattern["cov"] if enough else None
     half = 1.96 / math.sqrt(max(judged - 1, 1))
     found |= limits("launch_cov", UNKNOWN if cov is None else Estimate(cov, cov - half, cov + half, judged))
-    share, think = pattern["response_share"] if enough else None, pattern["think_mean_s"]
-    if share is None or not think or judged < WHOLE * len(log):
+    share = pattern["response_share"] if enough else None
+    if not share or judged < WHOLE * len(log):
         return found | limits("response_share", UNKNOWN) | {"response_share": share}
-    mean = estimates.mean_estimate(known_responses(log.response_us) / 1e6)
-    low, high = (
-        max(limit, 0.0) / (max(limit, 0.0) + think) if math.isfinite(limit) else limit
-        for limit in (mean.low, mean.high)
-    )
-    return found | limits("response_share", Estimate(share, min(low, share), max(high, share), len(log)))
+    return found | limits("response_share", share_of_waiting(share, user_tasks(log, user_ranks(log)[0])))
+
+
+def share_of_waiting(share: float, tasks: Tasks) -> Estimate:
+    """Return a share of their time that users wait, with the limits of the waits of their tasks per time.
+
+    The share is sum of R / (U T): what varies is a task's R less the mean R of the time until the next task of any
+    user (ratio estimator; W. G. Cochran, Sampling Techniques, 1977, chapter 6).
+    """
+    order = np.argsort(tasks.start, kind="stable")
+    wait, gap = tasks.response[order][:-1], np.diff(tasks.start[order])
+    wait, gap = wait[np.isfinite(wait)], gap[np.isfinite(wait)]
+    if not gap.sum() > 0 or not wait.sum() > 0:
+        return Estimate(share, -math.inf, math.inf, len(wait))
+    off = estimates.mean_estimate(wait - gap * (wait.sum() / gap.sum()))
+    low, high = (share * (1 + limit / float(wait.mean())) for limit in (off.low, off.high))
+    return Estimate(share, max(low, 0.0), min(high, 1.0), len(wait))
 
 
 def limits(key: str, estimate: Estimate) -> Row:
