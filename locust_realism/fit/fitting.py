@@ -30,6 +30,7 @@ from locust_realism.fit.fitted_document import (
 )
 from locust_realism.fit.log_reading import FitSettings, ReadLog, label_rows, read_log
 from locust_realism.fit.names import OTHER
+from locust_realism.fit.rates import days_differ
 from locust_realism.fit.survival import Survival
 from locust_realism.fit.visits import GroupedTimes, SessionTimes, seen_below
 
@@ -78,7 +79,7 @@ def _of_arrivals(arrivals: Arrivals) -> Iterator[str]:
     if arrivals["not_recorded_s"]:
         yield f"{arrivals['not_recorded_s'] / 86_400:.1f} days without any request count as not recorded"
     dispersion, degrees = arrivals["dispersion_between_days"], arrivals["dispersion_degrees"]
-    if degrees and dispersion > 1.2 and dispersion > 1 + 3 * math.sqrt(2 / degrees):
+    if days_differ(dispersion, degrees):
         yield (
             f"days differ more than chance explains (dispersion {dispersion:.2f}): the intervals are those of the "
             "average of these days, not of the next day"
@@ -144,7 +145,7 @@ def fit_log(
         {
             "schema_version": SCHEMA_VERSION,
             "source": _source(read, settings, [str(path) for path in paths], span_s),
-            "sessions": _sessions(read.sessions.sessions(early=whole), settings.confidence, whole=whole),
+            "sessions": sessions_of(read.sessions.sessions(early=whole), settings.confidence, whole=whole),
             "arrivals": arrivals_of(read, settings, early=whole),
             "think_times": _think_times(read.sessions.think_times, read, settings),
             "requests": _requests(read, settings.confidence),
@@ -194,7 +195,8 @@ def _interval(value: float, half: float, low: float = 0.0) -> list[float]:
     return [max(value - half, low), value + half]
 
 
-def _sessions(times: SessionTimes, confidence: float, *, whole: bool) -> dict[str, object]:
+def sessions_of(times: SessionTimes, confidence: float, *, whole: bool) -> dict[str, object]:
+    """Return the ``sessions`` of the document; with ``whole`` none was cut, and there are no intervals."""
     lengths, durations = times.lengths, times.durations
     (mean, error), (mean_s, error_s) = (
         [(each.mean, math.nan) for each in (lengths, durations)]
@@ -238,14 +240,20 @@ def _completed(lengths: Survival, mean: float) -> NDArray[np.int64]:
     return values.astype(np.int64)
 
 
+def mean_interval(times: GroupedTimes, confidence: float) -> list[float] | None:
+    """Return the interval of the mean of independent times in seconds, None for fewer than two."""
+    if times.n < 2:
+        return None
+    return _interval(times.mean, student(confidence, math.inf) * times.stddev / math.sqrt(times.n))
+
+
 def _think_times(times: GroupedTimes, read: ReadLog, settings: FitSettings) -> dict[str, object]:
     shares = times.quantile(_TABLE_SHARES)
-    half = student(settings.confidence, math.inf) * times.stddev / math.sqrt(times.n) if times.n > 1 else math.nan
     result: dict[str, object] = {
         "n": times.n,
         "includes_response_times": not read.answers_known,
         "mean_s": times.mean,
-        "mean_interval_s": _interval(times.mean, half) if times.n > 1 else None,
+        "mean_interval_s": mean_interval(times, settings.confidence),
         "cov": times.stddev / times.mean if times.total else math.nan,
         **{f"p{q * 100:g}_s": float(times.quantile([q])[0]) for q in _QUANTILES},
         "longest_s": settings.gap_s,
@@ -299,14 +307,13 @@ def _curves(times: GroupedTimes, fits: Sequence[FamilyFit]) -> dict[str, object]
 
 
 def _requests(read: ReadLog, confidence: float) -> list[RequestRow]:
-    z = student(confidence, math.inf)
     return [
         {
             "method": label.method,
             "name": label.name,
             "n": n,
             "share": n / read.rows,
-            "share_interval": _wilson(n, read.rows, z),
+            "share_interval": wilson_interval(n, read.rows, confidence),
             "failures": failures,
             "examples": examples,
         }
@@ -314,8 +321,9 @@ def _requests(read: ReadLog, confidence: float) -> list[RequestRow]:
     ]
 
 
-def _wilson(n: int, total: int, z: float) -> list[float]:
+def wilson_interval(n: int, total: int, confidence: float) -> list[float]:
     """Return the interval of a share, by E. B. Wilson, Journal of the American Statistical Association 22, 1927."""
+    z = student(confidence, math.inf)
     share, extra = n / total, z * z / total
     middle = (share + extra / 2) / (1 + extra)
     half = z / (1 + extra) * math.sqrt(share * (1 - share) / total + extra / (4 * total))

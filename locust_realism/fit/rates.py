@@ -151,3 +151,8 @@ def days_dispersion(counts: NDArray[np.int64], observed: Floats, width_s: int) -
         terms = np.where(expected > 0, (n - expected) ** 2 / expected, 0.0)
     degrees = int(np.maximum(((expected > 0) & full).sum(axis=0) - 1, 0).sum())
     return (float(terms.sum()) / degrees if degrees else float("nan")), degrees
+
+
+def days_differ(dispersion: float, degrees: int) -> bool:
+    """Return True if the dispersion between days is above 1.2 and beyond three standard deviations of chance."""
+    return degrees > 0 and dispersion > max(1.2, 1 + 3 * (2 / degrees) ** 0.5)

@@ -69,7 +69,7 @@ def test_right_family_wins_with_its_parameters(distribution: Distribution, resol
     fits = fit_families(times)
     best = fits[0]
     assert best.distribution.kind == distribution.kind
-    assert best.ks < 1.63 / math.sqrt(times.n)  # the 99 % point of Kolmogorov's distribution
+    assert best.ks < 1.3 * best.ks_by_chance(times.n)  # once in a thousand fits
     assert best.ad < 3.9  # that of A^2
     for name, interval in best.parameters.items():
         true = getattr(distribution, name)
@@ -103,6 +103,18 @@ def test_intervals_have_their_coverage(distribution: Distribution) -> None:
         mistaken += mean.low <= 1.3 * distribution.mean <= mean.high
     assert abs(covered / runs - 0.95) < 3.5 * math.sqrt(0.95 * 0.05 / runs)
     assert mistaken < covered / 2
+
+
+def test_right_family_is_beyond_its_limit_once_in_twenty_fits() -> None:
+    beyond, beyond_kolmogorov = 0, 0
+    for seed in range(80):
+        times = seen(exponential(12), 400, seed, 0.01)
+        (fit,) = fit_families(times, only=["exponential"])
+        beyond += fit.ks > fit.ks_by_chance(times.n)
+        beyond_kolmogorov += fit.ks > 1.358 / math.sqrt(times.n)
+    assert 1 <= beyond <= 10  # 4 expected
+    # negative control: the limit of a law that was not fitted
+    assert beyond_kolmogorov == 0
 
 
 def test_whole_seconds_do_not_bias_short_times() -> None:

@@ -14,6 +14,7 @@ import pytest
 from log_support import Traffic, lines, traffic, write_log
 
 from locust_realism.fit.fitting import fit_log
+from locust_realism.fit.locustfile import render_locustfile
 from locust_realism.fit.log_reading import FitSettings, read_log
 from locust_realism.recording.columns import pack
 from locust_realism.recording.formats import write_launches
@@ -101,6 +102,26 @@ def test_session_lengths_and_mix_are_recovered(document: dict[str, Any], made: T
         assert shares[name][0] <= share <= shares[name][1]
     assert document["source"]["requests"] == len(made.time)
     assert document["warnings"] == []
+
+
+def test_sessions_longer_than_the_log_have_a_mean_and_no_tail(tmp_path: Path) -> None:
+    """2.5 hours from the middle of traffic with 50 requests a session, a minute apart."""
+    made = traffic(ConstantRate(0.03), exponential(60), 50, [1.0], 7.5 * 3600, seed=9)
+    rows = [row for row, s in zip(lines(made, REQUESTS[:1]), made.time.tolist(), strict=True) if s >= 5 * 3600]
+    document = fit_log([write_log(tmp_path / "a.log", rows)])
+    sessions = document["sessions"]
+    low, high = sessions["mean_length_interval"]
+    assert low <= 50 <= high < 75
+    low, high = sessions["mean_duration_interval_s"]
+    assert low <= 49 * 60 <= high
+    assert sessions["unfinished"] > 0.2 * sessions["n"]
+    assert sessions["unseen_share"] > 0.05
+    assert sessions["p50_length"] == pytest.approx(35, rel=0.3)
+    assert (sessions["p99_length"], sessions["p99_duration_s"], sessions["length_cov"]) == (None, None, None)
+    values, counts = np.array(sessions["length_permille"]).T
+    assert values @ counts / 1000 == pytest.approx(sessions["mean_length"], rel=0.02)
+    assert any("h of log would show it" in warning for warning in document["warnings"])
+    assert f"{sessions['mean_length']:.4g} requests" in render_locustfile(document)
 
 
 def test_short_gap_gives_other_parameters(rows: list[str], tmp_path: Path) -> None:
