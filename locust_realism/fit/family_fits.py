@@ -51,8 +51,8 @@ _KS_LIMITS = {
 Published for the exponential (1.094) and the normal family (.886; the logarithms of lognormal times): H. W. Lilliefors,
 Journal of the American Statistical Association 64, 1969, and 62, 1967. Logarithms of Pareto times are exponential. Ends
 of a uniform family are estimated so exactly that Kolmogorov's 1.358 stays. The others are the greatest of up to three
-shapes, each from 300 fits of 2,000 times to a clock of 1 ms (default_rng([8, 2000, 1, shape, run])); benchmarks/rows/fit
-counts how many of other fits exceed them. 100 times give .03 to .05 less, whole seconds .1.
+shapes, each from 300 fits of 2,000 times to a clock of 1 ms (default_rng([8, 2000, 1, shape, run])).
+benchmarks/rows/fit.py counts how many of other fits exceed them. 100 times give .03 to .05 less, whole seconds .1.
 """
 
 _HESSIAN_STEP = 1e-3
