@@ -45,5 +45,5 @@ export const TERMS = {
   knee: { title: "Knee", text: "Number of users at which throughput stops growing with users and response time starts to." },
   law: { title: "Universal scalability law", text: "X(N) = γN / (1 + α(N−1) + βN(N−1)): throughput against users, with α for contention and β for coherency." },
   throughput: { title: "Throughput", text: "Requests completed per second." },
-  littles: { title: "Little's law", text: "Users = throughput × (response time + think time). A row that differs was not in steady state, or the generator was short of users." },
+  littles: { title: "Little's law", text: "Users = throughput × (response time + think time). A row that differs was not in steady state, or some users were idle. An empty one ended before enough pauses did." },
 };
