@@ -17,7 +17,9 @@ from typing import Any
 import numpy as np
 import pytest
 
+from locust_realism.analysis.stats.intervals import user_ranks
 from locust_realism.analysis.summary import summarize
+from locust_realism.analysis.verdict.users import user_tasks, user_times
 from locust_realism.cli.sweep import SweepProgress
 from locust_realism.recording.launches import LaunchLog
 from locust_realism.sweep import runner
@@ -187,6 +189,34 @@ def test_a_run_that_adds_users_has_limits_of_its_judged_part_only(judged: int | 
     if cov:
         n = judged or len(outcome.log)
         assert found["launch_cov_high"] - 1 == pytest.approx(1.96 / math.sqrt(n - 1))
+
+
+def test_the_limits_of_the_share_of_waiting_are_those_of_tasks() -> None:
+    """Two requests at a time, of .1 s each: R is .15 s. Limits from single requests, as before, hold half of the runs.
+
+    At 95 % fewer than 50 of 60 hold once in 1,000.
+    """
+    from locust_realism.analysis.stats.estimates import mean_estimate
+    from locust_realism.sweep.results import share_of_waiting
+
+    held, before, true = 0, 0, 0.15 / 1.15
+    for seed in range(60):
+        rng = np.random.default_rng(seed)
+        think, times = rng.exponential(1.0, (30, 90)), rng.exponential(0.1, (30, 90, 2))
+        span = times.max(axis=2)
+        start = np.cumsum(think + np.pad(span, ((0, 0), (1, 0)))[:, :-1], axis=1) - 10
+        user, step = np.nonzero((start >= 0) & (start < 40))
+        order = np.repeat(np.argsort(start[user, step], kind="stable"), 2)
+        user, step, which = user[order], step[order], np.arange(len(order)) % 2
+        log = LaunchLog.build(
+            np.rint(1e6 * start[user, step]), np.rint(1e6 * times[user, step, which]), slot=user, users=30, task=order
+        )
+        found, mean = user_times(log), mean_estimate(log.response_us / 1e6)
+        limits = share_of_waiting(found.response_share, user_tasks(log, user_ranks(log)[0]))
+        held += limits.low <= true <= limits.high
+        before += mean.low / (mean.low + found.think_mean) <= true <= mean.high / (mean.high + found.think_mean)
+    assert held >= 50
+    assert before < 40, "the negative control"
 
 
 def test_the_parts_of_a_run_hold_all_its_requests_each_with_limits(plan: Plan) -> None:
