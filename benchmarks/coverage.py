@@ -64,13 +64,14 @@ class Result(NamedTuple):
     found: Share | None
 
 
-def result_of(outcomes: Sequence[Outcome], goal: str = "") -> Result:
+def result_of(outcomes: Sequence[Outcome], interval: bool = False) -> Result:
     """Return the figures of the runs of a row.
 
-    ``given`` is the share of runs with an interval where the row has one, else with a test, else with a value.
+    ``given`` is the share of runs with an interval where one was given or is expected (``interval``), else with a test,
+    else with a value.
     """
     errors, held, found = ([value for value in column if value is not None] for column in zip(*outcomes, strict=True))
-    statement = held if held or "holds" in goal else found or errors
+    statement = held if held or interval else found or errors
     return Result(
         len(outcomes),
         Bias.of(errors) if errors else None,
@@ -83,9 +84,9 @@ def result_of(outcomes: Sequence[Outcome], goal: str = "") -> Result:
 def met(result: Result, goal: str) -> bool | None:
     """Return False if the 95 % interval of a figure excludes its goal; None without a goal or without a figure.
 
-    >>> met(result_of([Outcome(held=run < 92) for run in range(100)], "holds >= .95"), "holds >= .95")
+    >>> met(result_of([Outcome(held=run < 92) for run in range(100)]), "holds >= .95")
     True
-    >>> met(result_of([Outcome(held=run < 80) for run in range(100)], "holds >= .95"), "holds >= .95")
+    >>> met(result_of([Outcome(held=run < 80) for run in range(100)]), "holds >= .95")
     False
     """
     judged = []
@@ -127,9 +128,10 @@ def once(name: str, rng: np.random.Generator) -> Outcome:
 
 def table(names: Sequence[str], found: Iterator[list[Outcome]]) -> Iterator[tuple[str, bool | None]]:
     """Yield a line of the table for each row, and True if its goals are met."""
+    with_interval = {row.statement for _, row in all_rows().values() if "holds" in row.goal}
     for name, outcomes in zip(names, found, strict=True):
         row = all_rows()[name][1]
-        result = result_of(outcomes, row.goal)
+        result = result_of(outcomes, row.statement in with_interval)
         right = met(result, row.goal)
         words = {True: "yes", False: "no", None: "-"}[right]
         given = f"{100 * result.given.value:.0f}"

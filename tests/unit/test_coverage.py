@@ -39,7 +39,7 @@ from rows.row import Outcome, Row  # noqa: E402
 def figures(row: Row, runs: int):
     """Return the figures of the first runs of a row of the table."""
     name = f"{row.statement} | {row.data}"
-    return coverage.result_of([row.run(runner.seeded(name, run)) for run in range(runs)], row.goal)
+    return coverage.result_of([row.run(runner.seeded(name, run)) for run in range(runs)])
 
 
 def row_of(statement: str, data: str) -> Row:
@@ -201,7 +201,7 @@ OUTCOMES = [Outcome(0.01 * (run % 3 - 1), run % 20 > 0, run % 50 == 0) for run i
     ],
 )
 def test_a_goal_is_missed_where_the_interval_excludes_it(goal: str, met: bool | None) -> None:
-    assert coverage.met(coverage.result_of(OUTCOMES, goal), goal) is met
+    assert coverage.met(coverage.result_of(OUTCOMES), goal) is met
 
 
 def test_a_biased_estimate_misses_its_goal() -> None:
@@ -216,9 +216,9 @@ def test_a_goal_that_nobody_can_read_is_refused() -> None:
 
 def test_a_withheld_interval_is_not_given_and_does_not_hold() -> None:
     outcomes = [Outcome(0.0, True if run < 10 else None) for run in range(40)]
-    found = coverage.result_of(outcomes, "holds >= .93")
+    found = coverage.result_of(outcomes, interval=True)
     assert (found.given.value, found.holds.value, found.bias.value) == (0.25, 1.0, 0.0)
-    nothing = coverage.result_of([Outcome(0.0)] * 10, "holds >= .93")
+    nothing = coverage.result_of([Outcome(0.0)] * 10, interval=True)
     assert nothing.given.value == 0
     assert coverage.met(nothing, "holds >= .93") is None
 
