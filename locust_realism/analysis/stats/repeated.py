@@ -17,7 +17,8 @@ from typing import NamedTuple
 import numpy as np
 
 from locust_realism.analysis.percentiles import Floats
-from locust_realism.analysis.stats.estimates import LEAST_FREEDOM, Estimate, half_width, student
+from locust_realism.analysis.stats.batches import LEAST_FREEDOM, student
+from locust_realism.analysis.stats.estimates import Estimate, half_width
 
 AGREE_P = 0.01
 """Smallest p-value at which repeated runs agree; with five figures a side, at most 5 % of sound sides do not."""
@@ -26,8 +27,8 @@ INDEPENDENT_RUNS = 3
 AGREEING_FREEDOM = 8
 """Degrees of freedom, at least, of the spread between runs that agree.
 
-Measured in simulation, with 7 statements at 95 % together: with fewer, two runs a side miss changes that one run a side
-shows; with more, five runs a side whose true spread is one to two standard errors differ in 8 % of comparisons.
+Measured in simulation of 7 statements at 95 % together: with 4, two runs a side miss changes that one run a side shows;
+with those of the runs' own chance, five runs a side differ in 8 % of comparisons where runs spread by one or two errors.
 """
 
 
