@@ -15,6 +15,7 @@ from locust_realism.analysis.compare.by_level import compare_levels, shared_edge
 from locust_realism.analysis.compare.comparison import compare
 from locust_realism.analysis.compare.difference import SLOWER, UNSHOWN, compared
 from locust_realism.analysis.compare.groups import Side
+from locust_realism.analysis.stats.batches import LEAST_FREEDOM
 from locust_realism.analysis.stats.estimates import Estimate, student
 from locust_realism.analysis.stats.repeated import disagreement, pooled, pooled_sides, spread_of
 from locust_realism.recording.launches import LaunchLog
@@ -102,8 +103,9 @@ def test_one_run_is_compared_with_three() -> None:
 
 
 def test_runs_too_short_for_limits_carry_them_together() -> None:
-    """An error with 1.5 degrees of freedom sets no limit; two such runs have 3, and one is not enough."""
-    short = [Estimate(value, -math.inf, math.inf, 500, 5.0, 1.5) for value in (100.0, 104.0, 97.0)]
+    """An error with three quarters of the least degrees of freedom sets no limit; those of two such runs do."""
+    freedom = 0.75 * LEAST_FREEDOM
+    short = [Estimate(value, -math.inf, math.inf, 500, 5.0, freedom) for value in (100.0, 104.0, 97.0)]
     assert compared(short[:1], short[1:2])["low"] is None
     row = compared(short[:2], [replace(run, value=run.value + 300) for run in short[:2]])
     assert row["low"] is not None

@@ -28,7 +28,7 @@ AGREEING_FREEDOM = 8
 """Degrees of freedom, at least, of the spread between runs that agree.
 
 Measured in simulation of 7 statements at 95 % together: with 4, two runs a side miss changes that one run a side shows;
-with those of the runs' own chance, five runs a side differ in 8 % of comparisons where runs spread by one or two errors.
+with those of the runs' own chance, five runs a side differ in 8 % of comparisons where runs spread by one or two.
 """
 
 
