@@ -78,7 +78,8 @@ def test_too_short_a_run_of_a_queue_has_an_error_and_hardly_ever_limits():
         found = (mean_estimate(values), quantile_estimate(values, 0.95), quantile_estimate(values, 0.99))
         given += [math.isfinite(each.low) and math.isfinite(each.high) for each in found]
         assert all(math.isfinite(each.standard_error()) for each in found)
-    assert max(given) <= 0.1 * runs
+    assert given[0] <= 0.4 * runs, "a mean's may be wide"
+    assert max(given[1:]) <= 0.05 * runs
 
 
 def test_failures_in_bursts_hold_and_independent_ones_would_not():

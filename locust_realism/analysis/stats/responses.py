@@ -116,7 +116,7 @@ def interval_note(n: int, effective: float, intervals: Sequence[object]) -> str 
 
 def _rounded_up(factor: float) -> int:
     """Return a factor of at least 2 with one digit."""
-    unit = 10 ** max(math.floor(math.log10(factor)), 0)
+    unit = int(10 ** max(math.floor(math.log10(factor)), 0))
     return max(math.ceil(factor / unit) * unit, 2)
 
 
