@@ -195,9 +195,9 @@ def target(process: str, n: int, rng: np.random.Generator) -> Outcome:
         parts = [iid(rng, n, mean_s=0.01 * users) for users in levels]
         bound = truth(iid, "p95", mean_s=0.2)
     else:  # utilisation in per cent
-        levels, known = [30, 50, 60, 70, 80], 65.0
+        levels, known = ([30, 50, 60, 65, 70, 80], 65.0) if process == "mm1" else ([50, 70, 80, 90, 95], 90.0)
         parts = [mm1(rng, n, users / 100) for users in levels]
-        bound = truth(mm1, "p95", rho=0.65)
+        bound = truth(mm1, "p95", rho=known / 100)
     logs, begin = [], 0.0
     for users, (launch, response) in zip(levels, parts, strict=True):
         logs.append(LaunchLog.build(np.rint(1e6 * (launch + begin)), np.rint(1e6 * response), users=users))
@@ -267,13 +267,19 @@ def rows() -> Iterator[Row]:
         data = f"7 levels to 1.7 times the peak, rates known to {noise:.0%}"
         yield Row("Scalability law, band at 16 users", data, partial(scalability, noise, "band"), 400, HOLDS)
         yield Row("Scalability law, peak", data, partial(scalability, noise, "peak"), 400, "bias within 5 %")
-    for name, process, n in (
-        ("iid", "iid", 1500),
-        ("M/M/1 at .3 to .8", "mm1", 5000),
-        ("M/M/1 at .3 to .8", "mm1", 20_000),
-    ):
+    targets = (
+        ("iid", "iid", 1500), ("M/M/1 at .3 to .8", "mm1", 5000), ("M/M/1 at .3 to .8", "mm1", 20_000),
+        ("M/M/1 at .5 to .95", "busy", 20_000),
+    )  # fmt: skip
+    for name, process, n in targets:
         data = f"{name}, {n:,} requests a level"
-        yield Row("Users that meet a target on p95", data, partial(target, process, n), 400, HOLDS)
+        yield Row(
+            "Users that meet a target on p95",
+            data,
+            partial(target, process, n),
+            400,
+            "" if process == "busy" else HOLDS,
+        )
 
 
 ROWS: tuple[Row, ...] = tuple(rows())

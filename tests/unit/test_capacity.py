@@ -183,6 +183,14 @@ def test_the_interval_of_a_target_covers_the_known_number_of_users() -> None:
     assert covered >= 32
 
 
+def test_a_target_between_levels_without_limits_has_none() -> None:
+    """30 requests set no upper limit of p95; draws without one, as before, gave the users an interval."""
+    log = linear_run(np.random.default_rng(5), [5, 10, 15, 18, 22, 30], 30)
+    target = judge_target(log, split_levels(log), parse_target("p95 < 400ms"), np.random.default_rng(1), "nearest_rank")
+    assert target["status"] == "measured"
+    assert target["low"] is target["high"] is None
+
+
 @pytest.mark.parametrize(("target", "status"), [("p95 < 10s", "met by all"), ("p95 < 1ms", "met by none")])
 def test_a_target_outside_the_measured_levels_has_no_users(target: str, status: str) -> None:
     found = capacity(linear_run(np.random.default_rng(6), [5, 10, 15, 20], 500), targets=[target])

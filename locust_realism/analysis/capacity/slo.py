@@ -6,11 +6,18 @@ import math
 from collections.abc import Sequence
 
 import numpy as np
+from numpy.typing import NDArray
 
 from locust_realism.analysis.capacity.levels import Level, shown
 from locust_realism.analysis.document import TargetRow
 from locust_realism.analysis.percentiles import Floats
-from locust_realism.analysis.stats.estimates import Estimate, mean_estimate, quantile_estimate, share_estimate
+from locust_realism.analysis.stats.estimates import (
+    Estimate,
+    mean_estimate,
+    quantile_estimate,
+    share_estimate,
+    student,
+)
 from locust_realism.analysis.stats.responses import known_responses
 from locust_realism.analysis.thresholds import METRICS, Threshold, parse_threshold
 from locust_realism.recording.launches import LaunchLog
@@ -55,14 +62,33 @@ def judge_target(
     if not usable.any():
         return row
     users, value = users[usable], value[usable]
-    draws = value + rng.standard_normal((TARGET_DRAWS, len(value))) * np.nan_to_num(error[usable])
+    given = [figure for figure, kept in zip(figures, usable.tolist(), strict=True) if kept]
+    known = np.array([math.isfinite(figure.low) and math.isfinite(figure.high) for figure in given])
+    draws = np.stack([_draws(figure, rng) for figure in given], axis=1)
     low, high = np.quantile(crossings(users, draws, bound), [0.025, 0.975], method="inverted_cdf").tolist()
     best = crossing(users, value, bound)
     row["status"] = "met by none" if best < users[0] else "met by all" if math.isinf(best) else "measured"
     row["users"] = best if row["status"] == "measured" else None
-    row["low"] = low if users[0] <= low < math.inf else None
-    row["high"] = high if high < math.inf else None
+    row["low"] = low if users[0] <= low < math.inf and _between_known(users, known, low) else None
+    row["high"] = high if high < math.inf and _between_known(users, known, high) else None
     return row
+
+
+def _draws(figure: Estimate, rng: np.random.Generator) -> Floats:
+    """Return draws of a figure by Student's t, each side as wide as its 95 % limit, or as the error without one."""
+    freedom = min(figure.freedom, 1e6)
+    half = np.nan_to_num(figure.standard_error()) * student(0.95, freedom)
+    down, up = (
+        side if math.isfinite(side) else half for side in (figure.value - figure.low, figure.high - figure.value)
+    )
+    t = rng.standard_t(freedom, TARGET_DRAWS) / student(0.95, freedom)
+    return np.asarray(figure.value + np.where(t < 0, down, up) * t)
+
+
+def _between_known(users: Floats, known: NDArray[np.bool_], at: float) -> bool:
+    """Return True if the levels around ``at`` users have limits: without those, a limit of users has no meaning."""
+    above = int(np.searchsorted(users, at))
+    return bool(known[max(above - 1, 0) : above + 1].all())
 
 
 def _level_figures(log: LaunchLog, levels: Sequence[Level], key: str, rule: str) -> list[Estimate]:
