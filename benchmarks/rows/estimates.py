@@ -105,7 +105,8 @@ def failed(rng: np.random.Generator, n: int, share: float, length: float) -> Est
 def of_share(n: int, share: float, length: float, rng: np.random.Generator) -> Outcome:
     """Estimate a share of failures."""
     found = failed(rng, n, share, length)
-    return outcome(found.value, found.low, found.high, share)
+    is_known = (found.low, found.high) != (0.0, 1.0)
+    return outcome(found.value, found.low if is_known else None, found.high, share)
 
 
 def of_rate(process: Process, parameters: dict[str, float], n: int, rate: float, rng: np.random.Generator) -> Outcome:

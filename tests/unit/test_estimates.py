@@ -96,6 +96,16 @@ def test_failures_in_bursts_hold_and_independent_ones_would_not():
     assert np.mean(old) < 0.5, "the negative control"
 
 
+def test_a_single_burst_has_wide_limits_and_failures_that_come_alone_narrow_ones():
+    failed = np.zeros(10_000, dtype=bool)
+    failed[4000:4100] = True
+    burst = share_estimate(failed)
+    assert burst.low < 0.001
+    assert burst.high > 0.2
+    alone = share_estimate(np.random.default_rng(9).permutation(failed))
+    assert 0.005 < alone.low < 0.01 < alone.high < 0.02
+
+
 def test_rates_of_bunched_launches_hold_and_poissons_error_would_not():
     """Gaps that depend on their neighbours (AR(1), .8 in logarithms) about a rate of 100 a second."""
     rng, runs = np.random.default_rng(6), 100

@@ -36,6 +36,11 @@ SKEWED = 0.1
 Measured as ``batches.UNCERTAIN`` was: the mean of M/M/1 at .9 (10,000 requests) holds .89 without it, .94 with it.
 """
 
+FAILURES = 6.0
+"""Effective failures, of which Wilson's limits take fewer than those of a percentile take values beyond it.
+
+Measured on 1 % of failures in bursts of 50: where 1 to 20 bursts were seen .86 to .95 hold without it, .96 with it."""
+
 
 @dataclass(frozen=True)
 class Estimate:
@@ -165,7 +170,8 @@ def share_estimate(hits: NDArray[np.bool_], confidence: float = 0.95) -> Estimat
     """Return a share such as that of failures, in [0, 1], with Wilson's limits for the effective number of requests.
 
     Failures come in bursts: the effective number is n divided by the ratio of the batches' variance to that of
-    independent failures. Without any failure it is n: bursts of which none was seen are unknown.
+    independent failures. Without any failure it is n: bursts of which none was seen are unknown. Where there are too
+    few bursts, the limits are 0 and 1.
     Source: Wilson 1927; Kish, Survey Sampling, 1965 (design effect).
 
     >>> found = share_estimate(np.zeros(100, dtype=bool))
@@ -181,7 +187,10 @@ def share_estimate(hits: NDArray[np.bool_], confidence: float = 0.95) -> Estimat
     if independent > 0:
         variance, freedom = spread_of_mean(hits)
         if variance > independent:
-            effective, used = max(n * independent / variance, 1.0), freedom
+            effective = max(n * independent / variance, 1.0)
+            used = lessened(freedom, effective, n, FAILURES * share * (1 - share))
+            if used < LEAST_FREEDOM:
+                return Estimate(share, 0.0, 1.0, n, math.sqrt(variance), used)
     z = student(confidence, used)
     middle = share + z * z / (2 * effective)
     half = z * math.sqrt(share * (1 - share) / effective + z * z / (4 * effective**2))
