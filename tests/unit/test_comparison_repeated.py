@@ -176,3 +176,11 @@ def test_nothing_found_gives_the_change_that_would_show() -> None:
     tiny = [LaunchLog.build(np.arange(5) * 1000, rng.integers(1, 9, 5)) for _ in range(2)]
     (one,) = compare([Side("a", (tiny[0],)), Side("b", (tiny[1],))])["candidates"]
     assert "too short for an interval" in one["sentence"]
+
+
+def test_constant_runs_that_differ_have_no_limits_from_within() -> None:
+    """Response times of exactly 50 and 51 ms: nothing varies within a run, so two runs a side show no spread."""
+    runs = [Estimate(value, value, value, 100, 0.0, 20) for value in (50.0, 51.0)]
+    assert compared(runs, [replace(run, value=60.0, low=60.0, high=60.0) for run in runs])["low"] is None
+    same = pooled(runs[:1] * 3)
+    assert (same.low, same.high) == (50.0, 50.0)

@@ -85,7 +85,7 @@ def _freedom(runs: Sequence[Estimate]) -> float:
 
 def _welch(variances: Sequence[tuple[float, float]]) -> float:
     """Return the degrees of freedom of a sum of variances from those of each. Source: Satterthwaite, 1946."""
-    below = sum(variance**2 / freedom for variance, freedom in variances if freedom)
+    below = sum(variance**2 / max(freedom, 1e-6) for variance, freedom in variances)
     return sum(variance for variance, _ in variances) ** 2 / below if below > 0 else math.inf
 
 
@@ -98,8 +98,7 @@ def pooled(runs: Sequence[Estimate], confidence: float = 0.95) -> Estimate:
     if len(runs) == 1:
         return runs[0]
     ratio, freedom, _ = spread_of([runs])
-    within = student(confidence, _freedom(runs))
-    return _mean(runs, confidence, max(within, student(confidence, freedom) * math.sqrt(ratio)))
+    return _mean(runs, confidence, _width(confidence, _freedom(runs), ratio, freedom))
 
 
 def pooled_sides(sides: Sequence[Sequence[Estimate]], confidence: float = 0.95) -> list[Estimate]:
@@ -113,11 +112,18 @@ def pooled_sides(sides: Sequence[Sequence[Estimate]], confidence: float = 0.95) 
     ratio, freedom, p_value = spread_of(sides)
     if freedom and math.isnan(ratio):
         return [pooled(runs, confidence) for runs in sides]
-    width = student(confidence, _welch([(_variances(runs).mean() / len(runs), _freedom(runs)) for runs in sides]))
-    if freedom:
-        freedom = max(freedom, AGREEING_FREEDOM) if p_value >= AGREE_P else freedom
-        width = max(width, student(confidence, freedom) * math.sqrt(ratio))
+    within = _welch([(_variances(runs).mean() / len(runs), _freedom(runs)) for runs in sides])
+    between = max(freedom, AGREEING_FREEDOM) if p_value >= AGREE_P else freedom
+    width = _width(confidence, within, ratio if freedom else 0.0, between)
     return [_mean(runs, confidence, width) for runs in sides]
+
+
+def _width(confidence: float, within: float, ratio: float, between: float) -> float:
+    """Return the half width of an interval in standard errors, NaN if the spread between runs is unknown."""
+    if math.isnan(ratio):
+        return math.nan
+    width = student(confidence, max(within, LEAST_FREEDOM))
+    return max(width, student(confidence, between) * math.sqrt(ratio)) if ratio else width
 
 
 def _mean(runs: Sequence[Estimate], confidence: float, width: float) -> Estimate:
@@ -130,7 +136,7 @@ def _mean(runs: Sequence[Estimate], confidence: float, width: float) -> Estimate
         spread = student(confidence, k - 1) * float(values.std(ddof=1)) / math.sqrt(k)
         low = centre - spread if math.isinf(low) else low
         high = centre + spread if math.isinf(high) else high
-    error = half_width(centre, low, high) / (width if width > 0 else student(confidence, k - 1))
+    error = half_width(centre, low, high) / (student(confidence, max(k - 1, 1)) if math.isnan(width) else width)
     return Estimate(centre, low, high, min(run.n for run in runs), error, within)
 
 
@@ -153,7 +159,7 @@ def _limit(runs: Sequence[Estimate], limits: Sequence[float], width: float) -> f
     off = width * float(np.linalg.norm(errors)) / len(runs)
     if math.isnan(off):
         return math.copysign(math.inf, width)
-    return centre * math.exp(off) if logs else centre + off
+    return centre * math.exp(min(off, 700.0)) if logs else centre + off
 
 
 def disagreement(runs: Sequence[Estimate]) -> tuple[float, float]:
