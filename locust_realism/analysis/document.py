@@ -384,6 +384,7 @@ class CapacityLevel(FourPercentiles):
     rate_error: float
     failures: int
     mean_ms: float | None
+    response_cov: float | None
     think_ms: float | None
     feedback: float | None
     little_users: float | None

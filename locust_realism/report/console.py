@@ -58,8 +58,8 @@ GROUP_COLUMNS = (
 LEVEL_COLUMNS = (
     Column("users", "users", 1),
     *_columns(
-        f"n failures {_FIGURES} think_ms feedback little_users",
-        "p99_ms mean_ms p90_ms think_ms failures",
+        f"n failures {_FIGURES} response_cov think_ms feedback little_users",
+        "response_cov p99_ms mean_ms p90_ms think_ms failures",
         mean_ms="R mean",
     ),
 )

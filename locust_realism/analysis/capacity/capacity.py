@@ -119,7 +119,8 @@ def _section(
     rows: list[doc.CapacityLevel] = to_json_safe([
         {
             "users": level.users, "fewest": level.fewest, "most": level.most,
-            "n": row["n"], "duration_s": level.duration_s, "failures": row["failures"], "mean_ms": row["mean_ms"],
+            "n": row["n"], "duration_s": level.duration_s, "failures": row["failures"],
+            "mean_ms": row["mean_ms"], "response_cov": row["response_cov"],
             "p50_ms": row["p50_ms"], "p90_ms": row["p90_ms"], "p95_ms": row["p95_ms"], "p99_ms": row["p99_ms"],
             "rate": level.rate, "rate_error": error[i], "think_ms": 1e3 * times.think_s[i],
             "feedback": feedback[i], "little_users": held[i], "little_ratio": held[i] / level.users,

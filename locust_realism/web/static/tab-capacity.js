@@ -17,6 +17,7 @@ const COLUMNS = [
   { key: "rate", title: "Throughput", unit: "/s", term: "throughput" },
   { key: "failures", title: "Failures", digits: 0 },
   { key: "mean_ms", title: "Mean", unit: "ms" },
+  { key: "response_cov", title: "CoV", digits: 2 },
   { key: "p50_ms", title: "p50", unit: "ms", term: "percentile" },
   { key: "p95_ms", title: "p95", unit: "ms" },
   { key: "p99_ms", title: "p99", unit: "ms" },
