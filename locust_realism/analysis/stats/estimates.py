@@ -46,7 +46,8 @@ Measured on 1 % of failures in bursts of 50: where 1 to 20 bursts were seen .86 
 class Estimate:
     """Figure of ``n`` values with its confidence limits; a limit is infinite where the data sets none.
 
-    ``error`` is the standard error behind the limits, NaN if unknown, and ``freedom`` its degrees of freedom.
+    ``error`` is the standard error behind the limits, NaN if unknown, and ``freedom`` its degrees of freedom; ``most`` is
+    the largest value that the figure can have, 1 for a share.
     """
 
     value: float
@@ -55,6 +56,7 @@ class Estimate:
     n: int
     error: float = field(default=math.nan, repr=False)
     freedom: float = field(default=math.inf, repr=False)
+    most: float = field(default=math.inf, repr=False)
 
     def __sub__(self, other: Estimate) -> Estimate:
         """Return the difference of two independent figures.
@@ -170,8 +172,8 @@ def share_estimate(hits: NDArray[np.bool_], confidence: float = 0.95) -> Estimat
     """Return a share such as that of failures, in [0, 1], with Wilson's limits for the effective number of requests.
 
     Failures come in bursts: the effective number is n divided by the ratio of the batches' variance to that of
-    independent failures. Without any failure it is n: bursts of which none was seen are unknown. Where there are too
-    few bursts, the limits are 0 and 1.
+    independent failures. Without any failure it is n: bursts of which none was seen are unknown. Too few bursts set
+    no limits.
     Source: Wilson 1927; Kish, Survey Sampling, 1965 (design effect).
 
     >>> found = share_estimate(np.zeros(100, dtype=bool))
@@ -181,7 +183,7 @@ def share_estimate(hits: NDArray[np.bool_], confidence: float = 0.95) -> Estimat
     n = len(hits)
     share = float(hits.mean()) if n else math.nan
     if n < FEWEST:
-        return Estimate(share, 0.0, 1.0, n)
+        return Estimate(share, -math.inf, math.inf, n, most=1.0)
     effective, used = float(n), math.inf
     independent = share * (1 - share) / n
     if independent > 0:
@@ -190,13 +192,13 @@ def share_estimate(hits: NDArray[np.bool_], confidence: float = 0.95) -> Estimat
             effective = max(n * independent / variance, 1.0)
             used = lessened(freedom, effective, n, FAILURES * share * (1 - share))
             if used < LEAST_FREEDOM:
-                return Estimate(share, 0.0, 1.0, n, math.sqrt(variance), used)
+                return Estimate(share, -math.inf, math.inf, n, math.sqrt(variance), used, 1.0)
     z = student(confidence, used)
     middle = share + z * z / (2 * effective)
     half = z * math.sqrt(share * (1 - share) / effective + z * z / (4 * effective**2))
     scale = 1 + z * z / effective
     low, high = min(share, max(0.0, (middle - half) / scale)), max(share, min(1.0, (middle + half) / scale))
-    return Estimate(share, low, high, n, half_width(share, low, high) / z, used)
+    return Estimate(share, low, high, n, half_width(share, low, high) / z, used, 1.0)
 
 
 def rate_estimate(launch_us: NDArray[np.int64], confidence: float = 0.95) -> Estimate:
