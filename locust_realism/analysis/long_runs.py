@@ -109,10 +109,11 @@ class _Whole:
         found = np.full((everyone + 1, len(QUANTILES)), math.nan)
         for group in (*range(len(self.labels)), everyone):
             found[group] = sorted_percentiles(_Ordered(self.response, group), QUANTILES, settings.percentile_rule)
-        by_name, total = BatchCounts(found[:-1], self.n), BatchCounts(found[-1:], self.n)
+        n = [self.response.n(group) for group in range(everyone + 1)]
+        by_name, total = BatchCounts(found[:-2], n[:-2]), BatchCounts(found[-1:], n[-1:])
         for _, rows, name in self.slices():
             by_name.add(rows.launch_us, name, rows.response_us)
-            total.add(rows.launch_us, name, rows.response_us)
+            total.add(rows.launch_us, None, rows.response_us)
         for group in range(len(self.labels)):
             self.limits[group] = limits_of(by_name, group, settings.confidence)
         self.limits[everyone] = limits_of(total, 0, settings.confidence)

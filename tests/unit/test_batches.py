@@ -7,6 +7,8 @@ import pytest
 from queue_support import lower_bound, queue
 from scipy import stats
 
+from locust_realism.analysis.percentiles import QUANTILES
+from locust_realism.analysis.stats import batches
 from locust_realism.analysis.stats.batches import (
     BATCHES,
     BatchCounts,
@@ -17,6 +19,7 @@ from locust_realism.analysis.stats.batches import (
     ratio_spread,
     student,
 )
+from locust_realism.analysis.stats.estimates import quantile_estimate
 from locust_realism.analysis.stats.responses import interval_note, response_table
 from locust_realism.recording.launches import LaunchLog
 
@@ -36,31 +39,54 @@ def test_batches_are_equal_and_cover_every_row(n):
 
 
 def counted(launch, groups, values, percentiles, cuts=()):
-    counts = BatchCounts(percentiles, len(values))
+    number = [int(((groups == group) & (values >= 0)).sum()) for group in range(len(percentiles))]
+    counts = BatchCounts(percentiles, number)
     for rows in np.split(np.arange(len(values)), cuts):
         counts.add(launch[rows], groups[rows], values[rows])
     return [counts.of(group) for group in range(len(percentiles))]
 
 
-def test_counts_are_the_same_for_every_piece_and_every_order_of_ties():
+def test_counts_are_the_same_for_every_piece_and_every_order_of_ties(monkeypatch):
     """Rows of several workers come in other pieces, and launches of the same microsecond in another order."""
     rng, n = np.random.default_rng(1), 3000
     launch = np.sort(rng.integers(0, 200, n))
-    groups, values = rng.integers(0, 3, n), rng.integers(-1, 50, n)
+    groups, values = rng.integers(0, 4, n), rng.integers(-1, 50, n)
     percentiles = np.sort(rng.integers(0, 50, (3, 5)), axis=1) + 0.5
     whole = counted(launch, groups, values, percentiles)
     order = np.lexsort((rng.random(n), launch))
+    monkeypatch.setattr(batches, "PIECE", 50)
     for cuts in ([], np.sort(rng.integers(0, n, 200)), np.arange(1, n, 7)):
         again = counted(launch, groups[order], values[order], percentiles, cuts)
         for (below, number), (below_again, number_again) in zip(whole, again, strict=True):
             assert np.array_equal(below, below_again)
             assert np.array_equal(number, number_again)
     for group, (below, number) in enumerate(whole):
-        mine = values[(groups == group) & (values >= 0)]
-        assert number.sum() == len(mine)
+        is_mine = (groups == group) & (values >= 0)
+        mine, position = values[is_mine], np.searchsorted(launch[is_mine], launch[is_mine])
+        batch = position * BATCHES // len(mine)
+        assert number.tolist() == np.bincount(batch, minlength=BATCHES).tolist()
+        assert below[0].tolist() == np.bincount(batch, mine <= percentiles[group, 0], BATCHES).tolist()
         assert below.sum(axis=1).tolist() == [(mine <= bound).sum() for bound in percentiles[group]]
-    swapped = [ratio_spread(below[0], number).variance for below, number in whole]
-    assert all(variance > 0 for variance in swapped)
+
+
+@pytest.mark.parametrize("n", [8, 63, 64, 2000])
+def test_a_name_in_a_part_of_the_run_has_the_limits_of_its_own_values(n):
+    """Batches of the run's rows would hold 2,000 logins at the start in two of 64, without an interval at any length.
+
+    The limits are also those that compare, sweep and capacity give the same values.
+    """
+    rng, rows = np.random.default_rng(8), 100_000
+    launch, response = np.arange(rows), rng.integers(1, 10**6, rows)
+    for start in (0, rows - n):
+        names = np.full(rows, "browse", dtype=object)
+        names[start : start + n] = "login"
+        login = response_table(LaunchLog.build(launch, response, names=names.tolist()))[1]
+        mine = response[start : start + n] / 1e3
+        for key, quantile in zip(("p50", "p90", "p95", "p99", "p999"), QUANTILES, strict=True):
+            found = quantile_estimate(mine, quantile)
+            limits = [found.low, found.high] if math.isfinite(found.low + found.high) else None
+            assert login[f"{key}_interval_ms"] == limits
+        assert login["p50_interval_ms"] is not None or n == 8
 
 
 def test_the_variance_of_a_ratio_is_that_of_a_name_that_comes_and_goes():

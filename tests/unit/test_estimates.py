@@ -18,7 +18,7 @@ from locust_realism.analysis.stats.estimates import (
 
 
 def batches_of_old(values):
-    """Return the half-width of the mean from 32 batches, which knows no correlation between them."""
+    """Return the half-width of the mean from 32 batches, without the correlation between them."""
     means = np.array([part.mean() for part in np.array_split(values, 32)])
     return 2.04 * means.std(ddof=1) / math.sqrt(32)
 

@@ -1,4 +1,4 @@
-"""Consecutive batches of a run: what a sum over it varies by where neighbours depend on each other.
+"""Variance of a mean or a share where neighbours in time depend on each other, from consecutive batches.
 
 The mean over a run has the variance of the means of 64 equal batches, times (1 + r) / (1 - r) for their own lag-1
 correlation r. This is exact for batches much longer than the correlation lasts, and where it decays exponentially, as
@@ -9,6 +9,7 @@ Skart (A. Tafazzoli and J. R. Wilson, Skart: a skewness- and autocorrelation-adj
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from functools import lru_cache
 from statistics import NormalDist
 from typing import NamedTuple
@@ -16,9 +17,11 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from locust_realism.analysis.percentiles import Floats, Int64, Integers, Quantile, count_codes, exact_quantile
+from locust_realism.analysis.percentiles import Floats, Int64, Integers, Quantile, exact_quantile
 
 BATCHES = 64
+PIECE = 1 << 18
+"""Most rows that are counted at once, in some 10 MB."""
 MOST_CORRELATED = 0.9
 UNCERTAIN = 3.0
 """Effective values beyond a percentile, as a multiple of its degrees of freedom.
@@ -154,52 +157,73 @@ def limit_ranks(quantile: Quantile, below: Int64, counts: Int64, effective: floa
 
 
 class BatchCounts:
-    """Values at or below the percentiles of each group, counted in the batches of a run that comes in pieces.
+    """Values at or below the percentiles of each group, counted in the batches of its own values, which come in pieces.
 
-    ``percentiles`` has shape (groups, quantiles), ascending within a group, and ``rows`` is the number of rows of the
-    run. Negative values are unknown and do not count. Launches of the same instant are in one batch, so that their
-    order does not matter.
+    ``percentiles`` has shape (groups, quantiles), ascending within a group; ``n`` has the number of known values of each.
+    Negative values are unknown. Launches of a group at the same instant are in the batch of the first of them,
+    so that their order does not matter.
 
-    >>> counts = BatchCounts(np.array([[2.0, 3.0]]), rows=4)
-    >>> counts.add(np.arange(4), np.zeros(4, dtype=np.int64), np.array([1, 3, -1, 2]))
+    >>> counts = BatchCounts(np.array([[2.0, 3.0]]), n=[3])
+    >>> counts.add(np.arange(4), None, np.array([1, 3, -1, 2]))
     >>> below, number = counts.of(0)
-    >>> below.tolist(), number.tolist()
-    ([[1, 0, 0, 1], [1, 1, 0, 1]], [1, 1, 0, 1])
+    >>> below[:, :4].tolist(), number[:4].tolist()
+    ([[1, 0, 1, 0], [1, 1, 1, 0]], [1, 1, 1, 0])
     """
 
-    def __init__(self, percentiles: Floats, rows: int) -> None:
+    def __init__(self, percentiles: Floats, n: Sequence[int]) -> None:
         # A whole value is at or below a percentile between two of them if it is at or below the lower one.
-        self._bounds = np.floor(np.nan_to_num(percentiles, nan=-1.0)).astype(np.int64)
-        self._edges = batch_edges(rows).tolist()
-        groups, quantiles = self._bounds.shape
-        self._counts = np.zeros((len(self._edges) - 1, groups, quantiles + 1), dtype=np.int64)
-        self._batch = self._rows = self._last_us = 0
+        bounds = np.floor(np.nan_to_num(percentiles, nan=-1.0)).astype(np.int64)
+        self._groups = [_GroupCounts(each, number) for each, number in zip(bounds.tolist(), n, strict=True)]
 
-    def add(self, launch_us: Int64, groups: Integers, values: Int64) -> None:
-        """Count the next rows of the run in launch order; ``groups`` has the group of each, zeros for one group."""
-        start = 0
-        while start < len(values):
-            end = max(self._edges[self._batch + 1] - self._rows, 0)
-            if end < len(values):
-                instant = launch_us[end - 1] if end else self._last_us
-                end = max(start, int(np.searchsorted(launch_us, instant, side="right")))
-            self._count(groups[start:end], values[start:end])
-            start = end
-            self._batch += end < len(values)
-        self._rows += len(values)
-        self._last_us = int(launch_us[-1]) if len(values) else self._last_us
+    def add(self, launch_us: Int64, groups: Integers | None, values: Int64) -> None:
+        """Count the next rows in launch order; ``groups`` has the group of each, None for the first one.
 
-    def _count(self, groups: Integers, values: Int64) -> None:
-        if len(values) and values.min() < 0:
-            groups, values = groups[values >= 0], values[values >= 0]
-        _, number, levels = self._counts.shape
-        one = number == 1
-        code = np.zeros(len(values), dtype=np.int64) if one else groups.astype(np.int64) * levels
-        for bounds in self._bounds.T:
-            code += values > (bounds[0] if one else bounds[groups])
-        self._counts[self._batch] += count_codes(code, number * levels).reshape(number, levels)
+        Rows of further groups do not count.
+        """
+        for start in range(0, len(values), PIECE):
+            piece = slice(start, start + PIECE)
+            if groups is None:
+                self._groups[0].add(launch_us[piece], values[piece])
+            else:
+                self._add(launch_us[piece], groups[piece], values[piece])
+
+    def _add(self, launch_us: Int64, groups: Integers, values: Int64) -> None:
+        groups = groups.astype(np.min_scalar_type(int(groups.max())))  # few bits sort ten times as fast
+        order = np.argsort(groups, kind="stable")
+        launch_us, values = launch_us[order], values[order]
+        ends = np.cumsum(np.bincount(groups, minlength=len(self._groups))).tolist()
+        for counts, start, end in zip(self._groups, [0, *ends], ends, strict=False):
+            if start < end:
+                counts.add(launch_us[start:end], values[start:end])
 
     def of(self, group: int) -> tuple[Int64, Int64]:
         """Return the counts at or below each percentile of a group, (quantiles, batches), and of all values."""
-        reached = np.cumsum(self._counts[:, group], axis=1)
+        reached = np.cumsum(self._groups[group].counts, axis=1)
         return reached[:, :-1].T, reached[:, -1]
+
+
+class _GroupCounts:
+    """Values of one group by batch and by the number of bounds that they exceed, shape (batches, bounds + 1)."""
+
+    def __init__(self, bounds: list[int], n: int) -> None:
+        self.counts = np.zeros((BATCHES, len(bounds) + 1), dtype=np.int64)
+        self._bounds, self._n = bounds, n
+        self._rows = self._first = self._last_us = 0
+        """Rows so far, position of the first row of the last instant, that instant."""
+
+    def add(self, launch_us: Int64, values: Int64) -> None:
+        if values.min() < 0:
+            launch_us, values = launch_us[values >= 0], values[values >= 0]
+            if not len(values):
+                return
+        position = np.arange(self._rows, self._rows + len(values))
+        is_tie = launch_us == np.concatenate(([self._last_us], launch_us[:-1]))
+        if is_tie.any():
+            position[is_tie] = 0
+            position[0] = self._first if is_tie[0] else position[0]
+            np.maximum.accumulate(position, out=position)
+        self._rows, self._first, self._last_us = self._rows + len(values), int(position[-1]), int(launch_us[-1])
+        code = position * min(BATCHES, self._n) // self._n * self.counts.shape[1]
+        for bound in self._bounds:
+            code += values > bound
+        self.counts += np.bincount(code, minlength=self.counts.size).reshape(self.counts.shape)

@@ -159,15 +159,16 @@ def response_table(log: LaunchLog, settings: AnalysisSettings = DEFAULT_SETTINGS
 def _limits(log: LaunchLog, codes: list[int], stats: list[Stats], settings: AnalysisSettings) -> list[Limits]:
     """Return the limits of the names with these codes, then of all requests, in the order of ``stats``."""
     found = np.array([sorted_percentiles(each.ordered, QUANTILES, settings.percentile_rule) for each in stats])
-    everyone = BatchCounts(found[-1:], len(log))
-    everyone.add(log.launch_us, log.label, log.response_us)
+    n = [len(each.ordered) for each in stats]
+    everyone = BatchCounts(found[-1:], n[-1:])
+    everyone.add(log.launch_us, None, log.response_us)
     total = limits_of(everyone, 0, settings.confidence)
-    if len(codes) == 1 and len(stats[0].ordered) == len(stats[-1].ordered):
+    if len(codes) == 1 and n[0] == n[-1]:
         return [total, total]
-    # Names without a row of their own are one more group, which the last row of the percentiles stands for.
+    # Names without a row of their own are one more group, which does not count.
     group = np.full(len(log.labels), len(codes), dtype=np.intp)
     group[codes] = np.arange(len(codes))
-    by_name = BatchCounts(found, len(log))
+    by_name = BatchCounts(found[:-1], n[:-1])
     by_name.add(log.launch_us, group[log.label], log.response_us)
     return [*(limits_of(by_name, each, settings.confidence) for each in range(len(codes))), total]
 
