@@ -929,7 +929,7 @@ class Agreement(TypedDict):
     name: str
     runs: int
     rows: list[AgreementRow]
-    agrees: bool
+    agrees: bool | None
     sentence: str
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from locust_realism.analysis.compare.difference import SAME, UNSHOWN
-from locust_realism.analysis.document import Candidate, Comparison, DifferenceRow, SideLevel
+from locust_realism.analysis.document import Candidate, Comparison
 from locust_realism.report.assets import report_script
 from locust_realism.report.html import PLAIN, offline_page
 from locust_realism.report.terminal import Column, Screen, clean, number, pad
@@ -75,7 +75,7 @@ def _differences(found: Comparison, each: Candidate, screen: Screen) -> list[str
             "who": f"{row['method']} {row['label']}".strip(),
             "what": row["figure"].removesuffix("_ms"),
             "change": 100 * (row["ratio"] - 1) if row["ratio"] is not None else None,
-            "shown": _verdict(row),
+            "shown": SHORT.get(row["verdict"], row["verdict"]),
         }
         for row in each["rows"]
     ]
@@ -85,17 +85,9 @@ def _differences(found: Comparison, each: Candidate, screen: Screen) -> list[str
     pairs, rates = [], ((each["throughput"], "Throughput", 1.0, "/s"), (each["failures"], "Failures", 100.0, " %"))
     for row, what, scale, unit in rates:
         a, b = (number(None if value is None else scale * value, 2) for value in (row["a"], row["b"]))
-        pairs.append(f"  {what}: {a} to {b}{unit} ({_verdict(row)})")
+        pairs.append(f"  {what}: {a} to {b}{unit} ({SHORT.get(row['verdict'], row['verdict'])})")
     heading = [screen.paint(title, "bold"), *screen.wrap(note, "dim", indent="  ")]
     return ["", *heading, first, *styled, *lines[len(rows) :], *pairs]
-
-
-def _verdict(row: DifferenceRow | SideLevel) -> str:
-    """Return the verdict in few words; a difference without one of its limits is that of runs that are too short."""
-    verdict = row.get("verdict", "")
-    if verdict == UNSHOWN and (row.get("low") is None or row.get("high") is None):
-        return "too short a run"
-    return SHORT.get(verdict, verdict)
 
 
 def _levels(found: Comparison, screen: Screen) -> list[str]:
@@ -114,7 +106,8 @@ def _levels(found: Comparison, screen: Screen) -> list[str]:
         for index, side in enumerate(row["sides"]):
             if side is not None:
                 cells |= {f"rate{index}": side["rate"], f"p95{index}": side["p95_ms"]}
-                cells[f"verdict{index}"] = _verdict(side)
+                verdict = side.get("verdict", "")
+                cells[f"verdict{index}"] = SHORT.get(verdict, verdict)
         shown.append(cells)
     return ["", *screen.heading("By number of concurrent users (p95 in ms)"), *screen.table(columns, shown)]
 

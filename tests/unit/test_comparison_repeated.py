@@ -13,10 +13,10 @@ from scipy import signal, stats
 
 from locust_realism.analysis.compare.by_level import compare_levels, shared_edges
 from locust_realism.analysis.compare.comparison import compare
-from locust_realism.analysis.compare.difference import SLOWER, UNSHOWN, compared
+from locust_realism.analysis.compare.difference import SLOWER, TOO_SHORT, UNSHOWN, compared
 from locust_realism.analysis.compare.groups import Side
-from locust_realism.analysis.stats.batches import LEAST_FREEDOM
-from locust_realism.analysis.stats.estimates import Estimate, student
+from locust_realism.analysis.stats.batches import LEAST_FREEDOM, student
+from locust_realism.analysis.stats.estimates import Estimate, quantile_estimate
 from locust_realism.analysis.stats.repeated import disagreement, pooled, pooled_sides, spread_of
 from locust_realism.recording.launches import LaunchLog
 
@@ -117,6 +117,23 @@ def test_runs_too_short_for_limits_carry_them_together() -> None:
     assert (spread.low, spread.high) == pytest.approx((spread.value - half, spread.value + half))
 
 
+def test_more_runs_do_not_carry_a_percentile_that_is_biased() -> None:
+    """p99 of M/M/1 at .9 in 3,000 requests is 22 % too small; limits of ten runs held in 28 % (negative control)."""
+    rng, true, given, old = np.random.default_rng(9), 10 * math.log(100), 0, 0
+    for _ in range(20):
+        runs = []
+        for _ in range(10):
+            walk = np.concatenate(([0.0], np.cumsum(rng.exponential(1, 3000) - rng.exponential(1 / 0.9, 3000))))
+            wait = walk - np.minimum(np.minimum.accumulate(walk), -rng.exponential(10) * (rng.random() < 0.9))
+            runs.append(quantile_estimate(wait[:-1] + np.diff(walk).clip(0), 0.99))
+        given += math.isfinite(pooled(runs).high)
+        values = [run.value for run in runs]
+        half = student(0.95, 9) * float(np.std(values, ddof=1)) / math.sqrt(10)
+        old += abs(float(np.mean(values)) - true) <= half
+    assert given == 0
+    assert old <= 14
+
+
 def test_runs_that_agree_are_seldom_called_different() -> None:
     """At 1 %, with errors of 6 degrees of freedom; Cochran's Q rejects 3 % and more (negative control)."""
     rng, trials = np.random.default_rng(5), 1000
@@ -149,7 +166,7 @@ def test_levels_and_table_hold_together() -> None:
         document = compare(sides)
         (one,) = document["candidates"]
         verdicts = {level["sides"][1]["verdict"] for level in document["levels"]}
-        assert verdicts | {row["verdict"] for row in one["rows"]} == {UNSHOWN}
+        assert verdicts | {row["verdict"] for row in one["rows"]} <= {UNSHOWN, TOO_SHORT}
     edges = shared_edges(sides)
     assert document["levels"] == compare_levels(sides, edges, 1 - 0.05 / (7 + 5))
     assert document["levels"] != compare_levels(sides, edges, 1 - 0.05 / 5)
@@ -164,7 +181,7 @@ def test_runs_of_a_level_are_repeated_runs_and_not_one_long_one() -> None:
     assert levels[0]["sides"][0]["p95_ms"] == pytest.approx(np.mean(p95))
     apart = [staircase(rng, factor) for factor in (0.3, 1.0, 3.0)]
     levels = compare([Side("a", tuple(a)), Side("b", tuple(apart))])["levels"]
-    assert {level["sides"][1]["verdict"] for level in levels} == {UNSHOWN}
+    assert {level["sides"][1]["verdict"] for level in levels} <= {UNSHOWN, TOO_SHORT}
 
 
 def test_nothing_found_gives_the_change_that_would_show() -> None:
@@ -175,7 +192,8 @@ def test_nothing_found_gives_the_change_that_would_show() -> None:
     assert f"p95 would have to differ by {100 * least:.2g} % or more" in one["sentence"]
     tiny = [LaunchLog.build(np.arange(5) * 1000, rng.integers(1, 9, 5)) for _ in range(2)]
     (one,) = compare([Side("a", (tiny[0],)), Side("b", (tiny[1],))])["candidates"]
-    assert "too short for an interval" in one["sentence"]
+    assert one["conclusion"] == TOO_SHORT
+    assert one["sentence"] == "The runs of b and a are too short to compare: run longer or repeat them."
 
 
 def test_constant_runs_that_differ_have_no_limits_from_within() -> None:

@@ -19,6 +19,7 @@ from locust_realism.analysis.compare.difference import (
     MORE,
     SAME,
     SLOWER,
+    TOO_SHORT,
     UNSHOWN,
     compared,
     counted,
@@ -27,6 +28,7 @@ from locust_realism.analysis.compare.difference import (
 from locust_realism.analysis.compare.groups import FIGURES, Side, agreement, run_estimates, shared_names
 from locust_realism.analysis.stats.estimates import Estimate, rate_estimate, share_estimate
 from locust_realism.analysis.stats.intervals import AGGREGATED, TOTAL
+from locust_realism.common.json import to_json_safe
 from locust_realism.recording.launches import Label, LaunchLog
 
 MAX_NAMES = 20
@@ -77,7 +79,7 @@ def compare(
             if progress is not None:
                 progress(sum(map(len, tables)) / (len(names) * len(sides)))
     base, *others = zip(sides, tables, strict=True)
-    return {
+    found: doc.Comparison = to_json_safe({
         "baseline": sides[0].name, "confidence": confidence, "tolerance": tolerance, "rule": rule,
         "candidates": [_candidate(*base, *other, each, tolerance) for other in others],
         "runs": [_run(side) for side in sides],
@@ -85,7 +87,8 @@ def compare(
             agreement(side, table[TOTAL]) for side, table in zip(sides, tables, strict=True) if len(side.logs) > 1
         ],
         "levels": compare_levels(sides, edges, each, rule),
-    }  # fmt: skip
+    })  # fmt: skip
+    return found
 
 
 def _candidate(
@@ -105,7 +108,7 @@ def _candidate(
         return counted(compared(a, b, confidence, tolerance))
 
     verdicts = {row["verdict"] for row in _total(rows)}
-    one = next(word for word in (FASTER, SLOWER, UNSHOWN, SAME) if word in verdicts)
+    one = next(word for word in (FASTER, SLOWER, UNSHOWN, TOO_SHORT, SAME) if word in verdicts)
     found: doc.Candidate = {
         "name": side.name,
         "conclusion": "mixed" if {FASTER, SLOWER} <= verdicts else one,
@@ -129,8 +132,9 @@ def _sentence(base: str, found: doc.Candidate, tolerance: float) -> str:
         "mixed": f"{name} is faster than {base} in some percentiles and slower in others",
         SAME: f"{name} is as fast as {base} within {100 * tolerance:.0f} %",
         UNSHOWN: f"Between {name} and {base} there is no difference that this data can show",
+        TOO_SHORT: f"The runs of {name} and {base} are too short to compare",
     }
-    ending = _limit_of_detection if found["conclusion"] == UNSHOWN else _largest_change
+    ending = {UNSHOWN: _limit_of_detection, TOO_SHORT: _too_short}.get(found["conclusion"], _largest_change)
     text = f"{words[found['conclusion']]}{ending(_total(found['rows']))}."
     if failures["verdict"] == MORE:
         text += f" It fails more often: {100 * (failures['a'] or 0):.3g} % to {100 * (failures['b'] or 0):.3g} %."
@@ -155,11 +159,17 @@ def _largest_change(rows: Sequence[doc.NamedDifference]) -> str:
 
 
 def _limit_of_detection(rows: Sequence[doc.NamedDifference]) -> str:
-    """Return the smallest difference of the first figure with limits as the end of a sentence."""
+    """Return what would show a difference as the end of a sentence: a larger one of the first figure that varies."""
     for row in rows:
-        if (share := smallest_shown(row)) is not None:
-            return f": {row['figure'][:-3]} would have to differ by {100 * share:.2g} % or more"
-    return ": the runs are too short for an interval of any figure"
+        if share := smallest_shown(row):
+            return f": {row['figure'][:-3]} would have to differ by {float(f'{100 * share:.2g}'):g} % or more"
+    return ""
+
+
+def _too_short(rows: Sequence[doc.NamedDifference]) -> str:
+    """Return the figures that need longer runs, if not all do, and the remedy as the end of a sentence."""
+    short = [row["figure"][:-3] for row in rows if row["verdict"] == TOO_SHORT]
+    return ("" if len(short) == len(rows) else f" in {', '.join(short)}") + ": run longer or repeat them"
 
 
 def _run(side: Side) -> doc.ComparedRun:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 
 from locust_realism.analysis.document import DifferenceRow
@@ -9,8 +10,8 @@ from locust_realism.analysis.stats.estimates import Estimate
 from locust_realism.analysis.stats.repeated import pooled_sides
 from locust_realism.common.json import to_json_safe
 
-FASTER, SLOWER, SAME, UNSHOWN = (
-    "faster", "slower", "the same within the tolerance", "no difference that this data can show",
+FASTER, SLOWER, SAME, UNSHOWN, TOO_SHORT = (
+    "faster", "slower", "the same within the tolerance", "no difference that this data can show", "too short a run",
 )  # fmt: skip
 MORE, LESS = "more", "less"
 
@@ -26,6 +27,8 @@ def compared(
 def difference_row(a: Estimate, b: Estimate, tolerance: float = 0.0) -> DifferenceRow:
     """Return the difference b - a with its limits and its verdict: a larger time is slower.
 
+    A difference that neither shows nor has both limits is that of runs that are too short.
+
     >>> difference_row(Estimate(100, 98, 102, 500), Estimate(120, 117, 123, 500))["verdict"]
     'slower'
     """
@@ -38,7 +41,7 @@ def difference_row(a: Estimate, b: Estimate, tolerance: float = 0.0) -> Differen
     elif tolerance > 0 and -bound <= change.low and change.high <= bound:
         verdict = SAME
     else:
-        verdict = UNSHOWN
+        verdict = UNSHOWN if math.isfinite(change.low) and math.isfinite(change.high) else TOO_SHORT
     row: DifferenceRow = to_json_safe({
         "a": a.value, "b": b.value, "difference": change.value, "low": change.low, "high": change.high,
         "ratio": b.value / a.value if a.value else None,

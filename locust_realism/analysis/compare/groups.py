@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 import numpy as np
 
@@ -63,21 +63,25 @@ def run_estimates(side: Side, name: Label, rule: str = "nearest_rank") -> dict[s
         values: Floats = known_responses(log.response_us[rows]) / 1e3
         ordered = np.sort(values)
         for figure, quantile in FIGURES.items():
-            if quantile is None:
-                found = mean_estimate(values)
-            else:
-                found = quantile_estimate(values, quantile, rule=rule, ordered=ordered)
-                # Without a value beyond the percentile, the error at its upper side is unknown.
-                found = found if len(values) * (1 - float(quantile)) >= 1 else replace(found, error=math.nan)
-            runs[figure].append(found)
+            runs[figure].append(
+                mean_estimate(values) if quantile is None else percentile_estimate(values, quantile, ordered, rule)
+            )
     return runs
+
+
+def percentile_estimate(values: Floats, quantile: str, ordered: Floats, rule: str = "nearest_rank") -> Estimate:
+    """Return a percentile of one of several runs; without a value beyond it, its error and its bias are unknown."""
+    found = quantile_estimate(values, quantile, rule=rule, ordered=ordered)
+    if len(values) * (1 - float(quantile)) >= 1:
+        return found
+    return Estimate(found.value, -math.inf, math.inf, found.n, freedom=0.0)
 
 
 def agreement(side: Side, figures: dict[str, list[Estimate]]) -> Agreement:
     """Return the agreement of repeated runs of one plan in the response times of all requests (:func:`run_estimates`).
 
     A figure agrees if chance within a run explains the spread of the runs (F test, p >= 0.01). Of sound sides at most
-    5 % do not agree in one of the five figures.
+    5 % do not agree in one of the five figures. Runs without a p-value of any figure show nothing: ``agrees`` is None.
     """
     rows: list[AgreementRow] = []
     for figure, runs in figures.items():
@@ -86,11 +90,20 @@ def agreement(side: Side, figures: dict[str, list[Estimate]]) -> Agreement:
         values = [run.value for run in runs]
         rows.append({"figure": figure, "values": values, "apart": apart, "p_value": p_value, "agrees": agrees})
     rows = to_json_safe(rows)
-    worst = max(rows, key=lambda row: row["apart"] or 0.0)
-    no = [row["figure"][:-3] for row in rows if row["agrees"] is False]
-    apart_text = f"up to {100 * (worst['apart'] or 0):.1f} % apart ({worst['figure'][:-3]})"
-    if no:
+    tested = [row for row in rows if row["agrees"] is not None]
+    no = [row["figure"][:-3] for row in tested if not row["agrees"]]
+    largest, figure = max(((row["apart"] or 0.0, row["figure"][:-3]) for row in tested), default=(0.0, ""))
+    apart_text = f"up to {100 * largest:.1f} % apart ({figure})"
+    if not tested:
+        sentence = f"The runs of {side.name} are too short to show whether they agree."
+    elif no:
         sentence = f"The runs of {side.name} do not agree in {', '.join(no)}: they are {apart_text}, more than chance."
     else:
         sentence = f"The runs of {side.name} agree: they are {apart_text}, which is what chance explains."
-    return {"name": side.name, "runs": len(side.logs), "rows": rows, "agrees": not no, "sentence": sentence}
+    return {
+        "name": side.name,
+        "runs": len(side.logs),
+        "rows": rows,
+        "agrees": not no if tested else None,
+        "sentence": sentence,
+    }

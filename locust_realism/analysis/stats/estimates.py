@@ -77,7 +77,8 @@ class Estimate:
         """Return ``error``, or that of limits of 95 % confidence if it is unknown; NaN without limits."""
         if math.isfinite(self.error):
             return self.error
-        return half_width(self.value, self.low, self.high) / student(0.95, self.freedom)
+        half = half_width(self.value, self.low, self.high)
+        return half / student(0.95, self.freedom) if half > 0 else half
 
 
 def half_width(value: float, low: float, high: float) -> float:

@@ -18,7 +18,7 @@ import numpy as np
 
 from locust_realism.analysis.percentiles import Floats
 from locust_realism.analysis.stats.batches import LEAST_FREEDOM, student
-from locust_realism.analysis.stats.estimates import Estimate, half_width
+from locust_realism.analysis.stats.estimates import FEWEST, Estimate, half_width
 
 AGREE_P = 0.01
 """Smallest p-value at which repeated runs agree; with five figures a side, at most 5 % of sound sides do not."""
@@ -32,7 +32,18 @@ with those of the runs' own chance, five runs a side differ in 8 % of comparison
 """
 
 
-class Spread(NamedTuple):
+CARRYING = 0.4
+"""Fewest degrees of freedom, in the median of several runs, that carry an interval.
+
+They are about one effective value beyond a percentile (:func:`~locust_realism.analysis.stats.batches.lessened`). With
+fewer it is biased, which more runs do not mend. Measured on M/M/1 at .5 to .9, runs of 600 to 10,000 requests: p99 at
+.9, 3,000 requests, is 22 % too small, and its interval held in 74, 51 and 28 % of three, five and ten runs.
+"""
+WIDEST = 10.0
+"""Distance of a limit from its figure, at most, in figures; a wider one is that of a law that too few runs show."""
+
+
+class RunSpread(NamedTuple):
     """Variance between repeated runs over that within them; 1 is expected where chance within runs explains it.
 
     ``freedom`` are the degrees of freedom between the runs, ``p_value`` is that of so large a ratio by chance. NaN
@@ -44,7 +55,7 @@ class Spread(NamedTuple):
     p_value: float
 
 
-def spread_of(sides: Sequence[Sequence[Estimate]]) -> Spread:
+def spread_of(sides: Sequence[Sequence[Estimate]]) -> RunSpread:
     """Return the spread between the runs within each of several sides.
 
     For one side it is sum (x_i - x)^2 / ((k - 1) w), with w the mean of the runs' variances and its degrees of freedom
@@ -64,10 +75,10 @@ def spread_of(sides: Sequence[Sequence[Estimate]]) -> Spread:
         if len(runs) > 1:
             inverse += (len(runs) - 1) ** 2 / _freedom(runs)
     if not between or math.isnan(total):
-        return Spread(math.nan, between, math.nan)
+        return RunSpread(math.nan, between, math.nan)
     # The F distribution at 1e9 degrees is that of chi-squared.
     within = min(between**2 / inverse, 1e9) if inverse else 1e9
-    return Spread(total / between, between, float(fdtrc(between, within, total / between)))
+    return RunSpread(total / between, between, float(fdtrc(between, within, total / between)))
 
 
 def _values(runs: Sequence[Estimate]) -> Floats:
@@ -130,25 +141,39 @@ def _mean(runs: Sequence[Estimate], confidence: float, width: float) -> Estimate
     """Return the mean of runs with limits ``width`` standard errors off, NaN if unknown."""
     k, values, within = len(runs), _values(runs), _freedom(runs)
     centre, low, high = float(values.mean()), -math.inf, math.inf
+    n, most = min(run.n for run in runs), runs[0].most
+    if k > 1 and (n < FEWEST or np.median([run.freedom for run in runs]) < CARRYING):
+        return Estimate(centre, low, high, n, freedom=within, most=most)
     if not math.isnan(width) and within >= LEAST_FREEDOM:
         low, high = _limit(runs, [run.low for run in runs], -width), _limit(runs, [run.high for run in runs], width)
     if k >= INDEPENDENT_RUNS:
         spread = student(confidence, k - 1) * float(values.std(ddof=1)) / math.sqrt(k)
         low = centre - spread if math.isinf(low) else low
         high = centre + spread if math.isinf(high) else high
+    low, high = _informative(centre, low, high, most)
     error = half_width(centre, low, high) / (student(confidence, max(k - 1, 1)) if math.isnan(width) else width)
-    return Estimate(centre, low, high, min(run.n for run in runs), error, within)
+    return Estimate(centre, low, high, n, error, within, most)
+
+
+def _informative(centre: float, low: float, high: float, most: float) -> tuple[float, float]:
+    """Return limits without those more than :data:`WIDEST` figures off, or beyond the far end of a share."""
+    reach = WIDEST * abs(centre) if math.isinf(most) else max(centre, most - centre)
+    low = low if centre - low <= reach else -math.inf
+    high = high if high - centre <= reach else math.inf
+    if math.isfinite(most):  # limits beyond the near end of a share are that end
+        low, high = (0.0 if -math.inf < low < 0 else low), (most if most < high < math.inf else high)
+    return low, high
 
 
 def _limit(runs: Sequence[Estimate], limits: Sequence[float], width: float) -> float:
     """Return the limit of the mean of runs ``width`` standard errors off, a lower one for a negative width.
 
     A run that is too short for a limit still has an error: several such runs may be long enough together. The distance
-    of a limit grows with the width as an exponential, as that of a skewed law does, and as a straight line where values
-    or limits are not positive.
+    of a limit grows with the width as an exponential, as that of a skewed law does, and as a straight line for shares
+    and where values or limits are not positive.
     """
     values, centre = _values(runs), float(np.mean([run.value for run in runs]))
-    logs = values.min() > 0 and not any(-math.inf < limit <= 0 for limit in limits)
+    logs = values.min() > 0 and math.isinf(runs[0].most) and not any(-math.inf < limit <= 0 for limit in limits)
     errors = []
     for run, limit in zip(runs, limits, strict=True):
         if not math.isfinite(limit):

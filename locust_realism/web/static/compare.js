@@ -7,7 +7,6 @@ import { drawOffline, factList, part, termList } from "./offline.js";
 import { createTable, statusChip } from "./table.js";
 
 const STATUS_OF = /** @type {Record<string, string>} */ ({ slower: "red", more: "red", mixed: "amber", faster: "green", less: "green" });
-const UNSHOWN = "no difference that this data can show";
 const TERMS_USED = ["percentile", "band", "rate", "cov", "verdict", "concurrency"];
 
 /** @type {import("./table.js").Column[]} */
@@ -58,9 +57,6 @@ function facts(data) {
   return factList(pairs);
 }
 
-/** The verdict; a difference without one of its limits is that of runs that are too short. @param {any} row */
-const verdictOf = (row) => (row?.verdict === UNSHOWN && !(isNumber(row.low) && isNumber(row.high)) ? "not given: too short a run" : row?.verdict ?? null);
-
 /** Conclusions with their reservations, thresholds, warnings, agreement of repeated runs. @param {any} data */
 function conclusions(data) {
   const notes = [...(data.warnings ?? []), ...(data.agreement ?? []).map((/** @type {any} */ each) => each.sentence)];
@@ -74,8 +70,8 @@ function conclusions(data) {
 
 /** @param {any} context @param {any} data @param {any} each */
 function differences(context, data, each) {
-  const rows = each.rows.map((/** @type {any} */ row) => ({ ...row, who: `${row.method} ${row.label}`.trim(), what: row.figure.replace("_ms", ""), verdict: verdictOf(row) }));
-  const pair = (/** @type {string} */ what, /** @type {any} */ row, /** @type {(x: any) => string} */ form) => h("p", {}, `${what}: ${form(row.a)} to ${form(row.b)} (${verdictOf(row)}).`);
+  const rows = each.rows.map((/** @type {any} */ row) => ({ ...row, who: `${row.method} ${row.label}`.trim(), what: row.figure.replace("_ms", "") }));
+  const pair = (/** @type {string} */ what, /** @type {any} */ row, /** @type {(x: any) => string} */ form) => h("p", {}, `${what}: ${form(row.a)} to ${form(row.b)} (${row.verdict}).`);
   return part(`${each.name} against ${data.baseline}`,
     pair("Throughput", each.throughput, (x) => `${formatNumber(x, 2)}/s`), pair("Failures", each.failures, (x) => formatShare(x, 2)),
     tableOf(context, `Response times of ${each.name} against ${data.baseline}`, DIFFERENCES, rows, (row) => `${row.who}\n${row.what}`));
@@ -91,7 +87,7 @@ function levels(context, data) {
     { key: `rate${i}`, title: `${name}, rate`, unit: "/s" }, { key: `p50_ms${i}`, title: "p50", unit: "ms" }, { key: `p95_ms${i}`, title: "p95", unit: "ms" },
     ...(i ? [{ key: `verdict${i}`, title: "p95 is", kind: /** @type {"text"} */ ("text") }] : [])])];
   const cells = rows.map((/** @type {any} */ row) => Object.assign({ users: row.fewest === row.most ? formatTick(row.most) : `${formatTick(row.fewest)} – ${formatTick(row.most)}` },
-    ...row.sides.map((/** @type {any} */ side, /** @type {number} */ i) => Object.fromEntries([...["rate", "p50_ms", "p95_ms"].map((key) => [`${key}${i}`, side?.[key] ?? null]), [`verdict${i}`, verdictOf(side)]]))));
+    ...row.sides.map((/** @type {any} */ side, /** @type {number} */ i) => Object.fromEntries([...["rate", "p50_ms", "p95_ms"].map((key) => [`${key}${i}`, side?.[key] ?? null]), [`verdict${i}`, side?.verdict ?? null]]))));
   const chart = createChart(context, { title: "p95 by number of concurrent users", term: "concurrency", name: "p95-by-users" });
   chart.update(levelsChart(rows, names));
   return part("By number of concurrent users", tableOf(context, "By number of concurrent users", columns, cells, (row) => row.users), chart.root);
