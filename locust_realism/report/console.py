@@ -92,6 +92,7 @@ def render_summary(summary: Summary, screen: Screen, *, height: int = 40) -> str
     for title, note, rows, columns in sections:
         if rows:
             lines += ["", *screen.heading(title, note), *_largest(rows, columns, names, screen)]
+            lines += screen.wrap(str(rows[-1].get("interval_note") or ""), "dim", indent="  ")
     return "\n".join(lines)
 
 

@@ -16,9 +16,14 @@ PERCENTILE_COLUMNS = (
     "p50_ms", "p90_ms", "p95_ms", "p99_ms", "p999_ms", "min_ms", "max_ms",
 )  # fmt: skip
 LAUNCH_COLUMNS = tuple(name for name in PERCENTILE_COLUMNS if name not in ("failures", "p999_ms"))
+INTERVALS = ("p50", "p90", "p95", "p99", "p999")
+INTERVAL_COLUMNS = (
+    *(f"{key}_{side}_ms" for key in INTERVALS for side in ("low", "high")), "effective_n", "interval_note",
+)  # fmt: skip
+"""Columns of the percentile table beside the percentiles; an interval is two of them."""
 GROUP_COLUMNS = ("users", "n", "rate", "mean_ms", "sdev_ms", "cov")
 SUMMARY_TABLES: dict[str, tuple[Literal["response_times", "launches", "groups"], tuple[str, ...]]] = {
-    "percentiles": ("response_times", (*PERCENTILE_COLUMNS, "rule")),
+    "percentiles": ("response_times", (*PERCENTILE_COLUMNS, "rule", *INTERVAL_COLUMNS)),
     "launches": ("launches", LAUNCH_COLUMNS),
     "groups": ("groups", GROUP_COLUMNS),
 }
@@ -55,12 +60,22 @@ def csv_text(columns: Sequence[str], rows: Iterable[Mapping[str, object]]) -> st
 def summary_csv(table: str, summary: Summary | LiveSummary | PendingSummary) -> str:
     """Return one of :data:`SUMMARY_TABLES` as CSV, times in milliseconds; only its header before the first figures.
 
-    The percentile table ends with the column ``rule``, since percentiles of different rules cannot be compared.
+    The percentile table has the column ``rule``, since percentiles of different rules cannot be compared.
     """
     key, columns = SUMMARY_TABLES[table]
     if "rule" not in summary:
         return csv_text(columns, [])
-    return csv_text(columns, [{**row, "rule": summary["rule"]} for row in summary[key]])
+    return csv_text(columns, [{**_limits(row), **row, "rule": summary["rule"]} for row in summary[key]])
+
+
+def _limits(row: Mapping[str, object]) -> dict[str, object]:
+    """Return the limits of a row's intervals under the names of their columns."""
+    found: dict[str, object] = {}
+    for key in INTERVALS:
+        limits = row.get(f"{key}_interval_ms")
+        if isinstance(limits, Sequence):
+            found[f"{key}_low_ms"], found[f"{key}_high_ms"] = limits
+    return found
 
 
 def sessions_csv(sessions: Sequence[Mapping[str, object]]) -> str:

@@ -143,7 +143,7 @@ def test_a_percentile_that_a_queue_cannot_carry_has_a_note_and_no_interval():
     row = response_table(LaunchLog.build(launch, response))[-1]
     assert row["effective_n"] < 200
     assert row["p99_interval_ms"] is None
-    assert row["interval_note"].startswith(f"10,000 response times hold as much as {row['effective_n']:,.0f} ")
+    assert row["interval_note"].startswith(f"10,000 response times hold about as much as {row['effective_n']:,.0f} ")
     independent = response_table(LaunchLog.build(launch, np.random.default_rng(5).permutation(response)))[-1]
     assert independent["effective_n"] > 8000
     assert independent["p99_interval_ms"][0] < independent["p99_ms"] < independent["p99_interval_ms"][1]
@@ -154,13 +154,23 @@ def test_a_run_as_long_as_the_note_advises_has_the_interval():
     rng = np.random.default_rng(6)
     row = response_table(LaunchLog.build(*queue(rng, 5000, 0.8)))[-1]
     assert row["p95_interval_ms"] is None
-    factor = int(row["interval_note"].split("For the intervals run ")[1].split(" times")[0])
+    factor = int(row["interval_note"].split("For a confidence interval run about ")[1].split(" times")[0])
     given = 0
     for _ in range(8):
         row = response_table(LaunchLog.build(*queue(rng, 5000 * factor, 0.8)))[-1]
         given += row["p95_interval_ms"] is not None
     assert 2 <= factor <= 10
     assert given >= 6
+
+
+def test_launches_at_one_instant_have_no_interval_and_no_length_is_advised():
+    response = np.random.default_rng(7).integers(1, 10**6, 500)
+    same = response_table(LaunchLog.build(np.zeros(500, dtype=np.int64), response))[-1]
+    assert same["p50_interval_ms"] is None
+    assert math.isnan(same["effective_n"])
+    assert same["interval_note"].startswith("All launches are at one instant.")
+    one = response_table(LaunchLog.build([0], [1000]))[-1]
+    assert "times as long" in one["interval_note"]
 
 
 def test_one_name_has_the_interval_of_all():

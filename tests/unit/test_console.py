@@ -85,6 +85,15 @@ def summary(names: list[str], overall: str = "red") -> dict[str, Any]:
     }
 
 
+def test_a_line_below_the_response_times_states_the_intervals_of_all_requests_that_are_missing() -> None:
+    shown = summary(["file"])
+    note = "For a confidence interval run about 30 times as long (p99), 300 (p99.9)."
+    assert note not in render_summary(shown, Screen(100))
+    shown["response_times"][-1]["interval_note"] = note
+    lines = render_summary(shown, Screen(100)).splitlines()
+    assert lines[lines.index(f"  {note}") - 1].startswith("  Aggregated")
+
+
 def test_the_verdict_comes_first_then_each_cause_with_its_evidence_its_remedy_and_its_checks() -> None:
     lines = render_summary(summary(["file"]), Screen(100)).splitlines()
     assert lines[:11] == [

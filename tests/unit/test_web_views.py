@@ -259,7 +259,11 @@ def test_the_csv_files_hold_the_tables_with_guarded_cells(site: Site) -> None:
     names = {row["label"] for row in rows_of(site.get("/realism/download/launches.csv").text)}
     assert {"'" + FORMULA, HOSTILE, "GET file", "Aggregated"} == names
     assert rows_of(site.get("/realism/download/sessions.csv").text)[0]["user"] == "'" + FORMULA
-    assert rows_of(site.get("/realism/download/percentiles.csv").text)[0]["rule"] == "nearest_rank"
+    total, expected = rows_of(site.get("/realism/download/percentiles.csv").text)[-1], summary["response_times"][-1]
+    assert total["rule"] == "nearest_rank"
+    assert [float(total["p50_low_ms"]), float(total["p50_high_ms"])] == expected["p50_interval_ms"]
+    assert (total["p999_low_ms"], expected["p999_interval_ms"]) == ("", None)
+    assert total["interval_note"] == expected["interval_note"]
 
 
 @pytest.mark.parametrize("cell", ["=1+1", "+1", "-1", "@SUM(A1)", "\t=1", "\r=1", "\n=1", "  =1", "\u00a0=1"])

@@ -159,8 +159,8 @@ def limit_ranks(quantile: Quantile, below: Int64, counts: Int64, effective: floa
 class BatchCounts:
     """Values at or below the percentiles of each group, counted in the batches of its own values, which come in pieces.
 
-    ``percentiles`` has shape (groups, quantiles), ascending within a group; ``n`` has the number of known values of each.
-    Negative values are unknown. Launches of a group at the same instant are in the batch of the first of them,
+    ``percentiles`` has shape (groups, quantiles), ascending within a group; ``n`` has the number of known values of
+    each. Negative values are unknown. Launches of a group at the same instant are in the batch of the first of them,
     so that their order does not matter.
 
     >>> counts = BatchCounts(np.array([[2.0, 3.0]]), n=[3])

@@ -35,11 +35,11 @@ export function createPercentiles(context) {
     { key: "failures", title: "Failures", digits: 0 },
     { key: "mean_ms", title: "Mean", unit: "ms" },
     { key: "cov", title: "CoV", term: "cov", digits: 2 },
-    { key: "p50_ms", title: "p50", unit: "ms", term: "percentile", note: beside("p50_ms"), hint: interval("p50_interval_ms") },
-    { key: "p90_ms", title: "p90", unit: "ms", note: beside("p90_ms"), hint: interval("p90_interval_ms") },
-    { key: "p95_ms", title: "p95", unit: "ms", note: beside("p95_ms"), hint: interval("p95_interval_ms") },
-    { key: "p99_ms", title: "p99", unit: "ms", note: beside("p99_ms"), hint: interval("p99_interval_ms") },
-    { key: "p999_ms", title: "p99.9", unit: "ms", hint: interval("p999_interval_ms") },
+    { key: "p50_ms", title: "p50", unit: "ms", term: "percentile", note: beside("p50_ms"), ...interval("p50_interval_ms") },
+    { key: "p90_ms", title: "p90", unit: "ms", note: beside("p90_ms"), ...interval("p90_interval_ms") },
+    { key: "p95_ms", title: "p95", unit: "ms", note: beside("p95_ms"), ...interval("p95_interval_ms") },
+    { key: "p99_ms", title: "p99", unit: "ms", note: beside("p99_ms"), ...interval("p99_interval_ms") },
+    { key: "p999_ms", title: "p99.9", unit: "ms", ...interval("p999_interval_ms") },
     { key: "min_ms", title: "Min", unit: "ms" },
     { key: "max_ms", title: "Max", unit: "ms" },
   ];
@@ -47,6 +47,7 @@ export function createPercentiles(context) {
   const ruleText = h("span");
   const rule = h("p", { class: "lr-fine" }, term(context, "rule", "Percentile rule"), ": ", ruleText, ". ",
     term(context, "locust", "Locust"), " in small print: value of Locust's own table for the same requests, if it differs by more than 1 %. Hover over a percentile for its 95 % interval.");
+  const unsure = h("p", { class: "lr-fine" });
   const windows = context.live ? createWindowPicker(context) : null;
   const picker = createNamePicker(() => drawCurves());
   const overTime = createChart(context, { title: "Response times over time", term: "percentile", name: "percentiles-over-time", height: 280 });
@@ -58,7 +59,7 @@ export function createPercentiles(context) {
   const levels = createTable(context, { caption: "Response times by number of concurrent users", columns: [...LEVEL_START, ...STAGE_FIGURES], rowKey: (row) => `${row.users_low}|${row.users_high}` });
   if (windows) overTime.onChart((chart) => windows.attach(chart));
   const root = h("div", { class: "lr-tab" }, windows?.root ?? null,
-    h("h2", {}, "Exact response times"), table.root, rule,
+    h("h2", {}, "Exact response times"), table.root, unsure, rule,
     overTime.root,
     picker.root, h("div", { class: "lr-grid" }, plot.root, density.root),
     h("h2", {}, "Two halves: ", term(context, "steady", "steady state")), parts.root, warmUp,
@@ -81,6 +82,9 @@ export function createPercentiles(context) {
     table.update(summary.response_times, "A row for each name appears with its first response.");
     const used = String(summary.rule ?? "");
     setText(ruleText, RULES[used] ?? used);
+    const notes = (summary.response_times ?? []).map((/** @type {any} */ row) => row.interval_note);
+    setText(unsure, `~ before a percentile: without a confidence interval. ${notes.at(-1) ?? ""}`.trim());
+    setHidden(unsure, !notes.some(Boolean));
     setHidden(rule, !summary.response_times?.length);
     windows?.update(summary);
     const time = (whole ?? summary).charts?.over_time;
@@ -97,9 +101,12 @@ export function createPercentiles(context) {
   return { root, update };
 }
 
-/** Return the text of a percentile's interval, or why it has none. @param {string} key @returns {(row: any) => string | null} */
+/** Return the hint with a percentile's interval, or why it has none, and the mark of one without. @param {string} key */
 function interval(key) {
-  return (row) => (row[key] ? `95 % interval: ${row[key].map((/** @type {number} */ limit) => formatNumber(limit)).join(" to ")} ms` : row.interval_note ?? null);
+  return {
+    hint: (/** @type {any} */ row) => (row[key] ? `95 % interval: ${row[key].map((/** @type {number} */ limit) => formatNumber(limit)).join(" to ")} ms` : row.interval_note ?? null),
+    unsure: (/** @type {any} */ row) => !row[key] && Boolean(row.interval_note),
+  };
 }
 
 /** Return the halves of the run and JMeter's window of samples. @param {any} steady @returns {any[]} */

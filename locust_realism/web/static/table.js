@@ -16,6 +16,7 @@ import { term } from "./hints.js";
  * @property {(value: any, row: any) => string} [format]
  * @property {(value: any, row: any) => string | null} [note] small print under the value
  * @property {(row: any) => string | null} [hint] shown on hover of the value
+ * @property {(row: any) => boolean} [unsure] a "~" stands before the value
  */
 
 /**
@@ -93,6 +94,7 @@ function fillCell(cell, column, row, digits) {
   }
   if (column.kind === "name" && text.length > 40) cell.setAttribute("title", text);
   if (column.hint) cell.setAttribute("title", column.hint(row) ?? "");
+  if (column.unsure) cell.classList.toggle("lr-unsure", column.unsure(row));
 }
 
 /** @type {Record<string, {sign: string, word: string, rank: number}>} */
