@@ -78,7 +78,7 @@ def sessions(rng: np.random.Generator, hours: float, lengths: Lengths, rate: flo
     finder = SessionFinder(gap=GAP_S, resolution=1.0)
     finder.feed(seen, seen, visitor[kept][order])
     finder.finish()
-    return sessions_of(finder.sessions(), CONFIDENCE, whole=False)
+    return sessions_of(finder.sessions(), CONFIDENCE)
 
 
 def estimated(value: float | None, interval: list[float] | None, true: float) -> Outcome:

@@ -17,7 +17,10 @@ _Seen = tuple[Int64, Floats]
 
 
 def arrivals_of(read: ReadLog, settings: FitSettings, *, early: bool) -> Arrivals:
-    """Return the ``arrivals`` of the document; with ``early`` the sessions of the log's first gap count too."""
+    """Return the ``arrivals`` of the document; with ``early`` the sessions of the log's first gap count too.
+
+    Some of these may have begun before the log: there are more than arrive, and no intervals.
+    """
     days = sorted(read.requests.days)
     counts = read.sessions_later.table(days)
     start = read.early_local_s
@@ -30,7 +33,7 @@ def arrivals_of(read: ReadLog, settings: FitSettings, *, early: bool) -> Arrival
     tables = (counts, observed), (requests, seen)
     dispersion, degrees = days_dispersion(counts, observed, max(width, _HOUR_S))
     sessions, observed_s, rate, interval = _average(counts, observed, settings.confidence)
-    return {
+    found: Arrivals = {
         "sessions": sessions,
         "observed_s": observed_s,
         "mean_rate": rate,
@@ -45,6 +48,11 @@ def arrivals_of(read: ReadLog, settings: FitSettings, *, early: bool) -> Arrival
         "dispersion_between_days": dispersion,
         "dispersion_degrees": degrees,
     }
+    if early:
+        found["mean_rate_interval"] = [None, None]
+        for row in (*found["by_time_of_day"], *found["by_weekday"], *found["by_time_of_week"]):
+            row["rate_interval"] = [None, None]
+    return found
 
 
 def _average(counts: Int64, observed: Floats, confidence: float) -> tuple[int, float, float, list[float]]:

@@ -37,7 +37,7 @@ class Source(TypedDict):
 class Sessions(TypedDict):
     n: int
     unfinished: int
-    unseen_share: float
+    unseen_share: float | None
     single_share: float | None
     mean_length: float | None
     mean_length_interval: Range | None
@@ -62,7 +62,7 @@ class RateRow(TypedDict):
     sessions: int
     observed_s: float
     rate: float
-    rate_interval: Range
+    rate_interval: list[float | None]
     request_rate: float
 
 
@@ -72,7 +72,7 @@ class DayRow(TypedDict):
     sessions: int
     observed_s: float
     rate: float
-    rate_interval: Range
+    rate_interval: list[float | None]
 
 
 class Arrivals(TypedDict):

@@ -38,6 +38,8 @@ _POOR_KS = 0.05
 _BEYOND = 0.01
 _UNSEEN = 0.01
 """Greatest share of the sessions without a seen end for which p99 and the CoV of the lengths are given."""
+LEAST_GAPS = 4
+"""Gaps of the shortest log whose sessions have lengths: its first and its last one show none."""
 _AGES = 1.5
 """Longest age of a session in the log over the time that shows it: few sessions are as old as the log."""
 
@@ -65,14 +67,15 @@ def _of_source(source: Source, settings: FitSettings) -> Iterator[str]:
     if source["rows_without_visitor"]:
         share = source["rows_without_visitor"] / source["requests"]
         yield f"{share:.1%} of the requests have no known visitor; they are in no session"
-    if source["duration_s"] < 4 * settings.gap_s:
+
+
+def _of_arrivals(arrivals: Arrivals, gap_s: float) -> Iterator[str]:
+    if arrivals["mean_rate_interval"][0] is None:
         yield (
-            f"the log is shorter than four gaps of {settings.gap_s:g} s, so sessions cut by its ends count as whole "
-            "ones and their lengths have no intervals: use a longer log or a shorter --gap"
+            f"the log is shorter than two gaps of {gap_s:g} s, so sessions under way at its start count as new: the "
+            f"rates of sessions are too high and have no intervals; {2 * gap_s / 3600:.3g} h of log or a shorter --gap "
+            "would give them"
         )
-
-
-def _of_arrivals(arrivals: Arrivals) -> Iterator[str]:
     unseen = np.mean([not row["observed_s"] for row in arrivals["by_time_of_day"]])
     if unseen:
         yield f"the log does not cover {unseen:.0%} of the day; the profile holds the last rate there"
@@ -86,16 +89,26 @@ def _of_arrivals(arrivals: Arrivals) -> Iterator[str]:
         )
 
 
-def _of_sessions(sessions: Sessions, settings: FitSettings) -> Iterator[str]:
+def _of_sessions(sessions: Sessions, span_s: float, gap_s: float) -> Iterator[str]:
     share, mean = sessions["unseen_share"], sessions["mean_duration_s"]
-    if share <= _UNSEEN or mean is None:
-        return
-    # An exponential tail comes down to the share after this time, and some sessions must be as old as that.
-    needed_h = (2 * settings.gap_s + _AGES * mean * -math.log(_UNSEEN)) / 3600
-    yield (
-        f"the log ends before {share:.0%} of the sessions: their mean holds if the rate of arrivals is steady, and the "
-        f"length that {_UNSEEN:.0%} of them exceed is unknown; about {math.ceil(needed_h)} h of log would show it"
-    )
+    if span_s < LEAST_GAPS * gap_s:
+        yield (
+            f"the log is shorter than four gaps of {gap_s:g} s, so its ends cut too many sessions and their lengths "
+            f"are unknown: {LEAST_GAPS * gap_s / 3600:.3g} h of log or a shorter --gap would show them"
+        )
+    elif mean is None or share is None:
+        yield (
+            "no session begins and ends between the log's first gap and its last one, so the lengths of sessions are "
+            f"unknown: try twice as much log ({2 * span_s / 3600:.3g} h) or a shorter --gap"
+        )
+    elif share > _UNSEEN:
+        # An exponential tail comes down to the share after this time, and some sessions must be as old as that.
+        needed_h = (2 * gap_s + _AGES * mean * -math.log(_UNSEEN)) / 3600
+        yield (
+            f"the log ends before {share:.0%} of the sessions: their mean holds if the rate of arrivals is steady, and "
+            f"the length that {_UNSEEN:.0%} of them exceed is unknown; about {math.ceil(needed_h)} h of log would show "
+            "it"
+        )
 
 
 def _of_times(thinking: ThinkTimes) -> Iterator[str]:
@@ -140,13 +153,15 @@ def fit_log(
     settings = settings or FitSettings()
     read = read_log(paths, settings, progress)
     span_s = (read.last_us - read.first_us) / 1e6
-    whole = span_s < 4 * settings.gap_s
+    window = read.sessions.sessions()
+    known = span_s >= LEAST_GAPS * settings.gap_s and math.isfinite(window.mean_duration.estimate()[0])
+    times = window if known else read.sessions.sessions(early=True)
     document: FitDocument = to_json_safe(
         {
             "schema_version": SCHEMA_VERSION,
             "source": _source(read, settings, [str(path) for path in paths], span_s),
-            "sessions": sessions_of(read.sessions.sessions(early=whole), settings.confidence, whole=whole),
-            "arrivals": arrivals_of(read, settings, early=whole),
+            "sessions": sessions_of(times, settings.confidence, known=known),
+            "arrivals": arrivals_of(read, settings, early=span_s < 2 * settings.gap_s),
             "think_times": _think_times(read.sessions.think_times, read, settings),
             "requests": _requests(read, settings.confidence),
             "settings": asdict(settings),
@@ -157,8 +172,8 @@ def fit_log(
     document["sessions"]["concurrent"] = rate * duration if rate is not None and duration is not None else None
     document["warnings"] = [
         *_of_source(document["source"], settings),
-        *_of_arrivals(document["arrivals"]),
-        *_of_sessions(document["sessions"], settings),
+        *_of_arrivals(document["arrivals"], settings.gap_s),
+        *_of_sessions(document["sessions"], span_s, settings.gap_s),
         *_of_times(document["think_times"]),
         *_of_names(read),
     ]
@@ -195,26 +210,26 @@ def _interval(value: float, half: float, low: float = 0.0) -> list[float]:
     return [max(value - half, low), value + half]
 
 
-def sessions_of(times: SessionTimes, confidence: float, *, whole: bool) -> dict[str, object]:
-    """Return the ``sessions`` of the document; with ``whole`` none was cut, and there are no intervals."""
+def sessions_of(times: SessionTimes, confidence: float, *, known: bool = True) -> dict[str, object]:
+    """Return the ``sessions`` of the document; unless ``known`` only what was seen of them, cut by the log's ends."""
     lengths, durations = times.lengths, times.durations
-    (mean, error), (mean_s, error_s) = (
-        [(each.mean, math.nan) for each in (lengths, durations)]
-        if whole
-        else [each.estimate() for each in (times.mean_length, times.mean_duration)]
-    )
-    z = student(confidence, math.inf)
+    found: dict[str, object] = {**dict.fromkeys(Sessions.__annotations__), "n": times.n, "unfinished": times.unfinished}
+    mean = math.nan
+    if known:
+        (mean, error), (mean_s, error_s) = (each.estimate() for each in (times.mean_length, times.mean_duration))
     completed = _completed(lengths, mean)
+    found["length_permille"] = np.stack(np.unique(completed, return_counts=True), axis=1).tolist() if times.n else []
+    if not known:
+        return found
+    z = student(confidence, math.inf)
     return {
-        "n": times.n,
-        "unfinished": times.unfinished,
+        **found,
         "unseen_share": lengths.unseen,
         "single_share": 1 - float(lengths.longer[0]) if times.n else math.nan,
         "mean_length": mean,
         "mean_length_interval": _interval(mean, z * error, 1.0) if math.isfinite(error) else None,
         "length_cov": float(completed.std() / completed.mean()) if lengths.unseen <= _UNSEEN else math.nan,
         **{f"p{q * 100:g}_length": _whole_number(lengths.quantile(q)) for q in _QUANTILES},
-        "length_permille": np.stack(np.unique(completed, return_counts=True), axis=1).tolist() if times.n else [],
         "mean_duration_s": mean_s,
         "mean_duration_interval_s": _interval(mean_s, z * error_s) if math.isfinite(error_s) else None,
         **{f"p{q * 100:g}_duration_s": durations.quantile(q) for q in _QUANTILES},

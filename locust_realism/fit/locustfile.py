@@ -18,6 +18,10 @@ MOST_TASKS = 30
 _PATH = re.compile(r"/[!-~]{0,400}")
 _POOR_KS = 0.05
 
+_TOO_MANY = "\n# Too many: sessions under way at the start of the log count as new, since it is shorter than two gaps."
+_NOBODY = "\n# Nobody: no session begins after the log's first gap. Put a rate in its place."
+_TOO_SHORT = "\n        # Requests of a session as the log shows them: its ends cut some, so whole ones are longer."
+
 _TEMPLATE = '''\
 """{title}
 
@@ -34,7 +38,7 @@ from locust_realism import {imports}
 
 install()
 
-# Sessions that begin a second, from midnight ({zone}) on; {bins}
+# Sessions that begin a second, from midnight ({zone}) on; {bins}{counted}
 ARRIVALS = StepRate(
     [
 {steps}
@@ -49,7 +53,7 @@ COMPRESSION = 1  # 24 plays a day in an hour, at the same rates
 class Visitor(HttpUser):
     host = "http://localhost:8080"  # --host replaces it
     population = Population(
-        arrivals=ARRIVALS.shifted(START).compressed(COMPRESSION),
+        arrivals=ARRIVALS.shifted(START).compressed(COMPRESSION),{lengths_comment}
         session_length=empirical(
 {lengths}
         ),
@@ -72,7 +76,7 @@ def render_locustfile(document: FitDocument, *, file: str = "locustfile.py") -> 
     tasks, left_out = _chosen(document["requests"])
     if not tasks:
         raise NothingToSend("no GET, HEAD or OPTIONS request with a plain path is in the log")
-    arrivals, thinking = document["arrivals"], document["think_times"]
+    arrivals, sessions, thinking = document["arrivals"], document["sessions"], document["think_times"]
     known = [row for row in arrivals["by_time_of_day"] if row["observed_s"]]
     wait, comment = _wait(thinking)
     names = {"Population", "StepRate", "empirical", "install", wait.partition("(")[0]}
@@ -92,7 +96,9 @@ def render_locustfile(document: FitDocument, *, file: str = "locustfile.py") -> 
         end=repr(float(known[-1]["start_s"] + arrivals["bin_s"])),
         repeat=repr(whole),
         start=repr(float(max(known, key=lambda row: row["rate"])["start_s"])),
-        lengths=_lengths(document["sessions"]["length_permille"]),
+        counted=_TOO_MANY if arrivals["mean_rate_interval"][0] is None else _NOBODY if not arrivals["sessions"] else "",
+        lengths=_lengths(sessions["length_permille"]),
+        lengths_comment=_TOO_SHORT if sessions["mean_length"] is None else "",
         wait=wait,
         wait_comment=comment,
         tasks=written + "\n",

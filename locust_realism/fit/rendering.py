@@ -132,10 +132,11 @@ def _bins_of_day(rows: Sequence[RateRow], confidence: float) -> list[dict[str, o
     for _, group in groupby(shown, key=lambda row: row["start_s"] // width):
         parts = list(group)
         sessions, seen = sum(row["sessions"] for row in parts), sum(row["observed_s"] for row in parts)
-        low, high = poisson_interval(sessions, confidence)
+        limits = [None, None] if parts[0]["rate_interval"][0] is None else poisson_interval(sessions, confidence)
         requests = sum(row["request_rate"] * row["observed_s"] for row in parts)
         per_hour = 3600 / seen
-        rates = {"rate": sessions * per_hour, "low": float(low) * per_hour, "high": float(high) * per_hour}
+        low, high = (None if limit is None else float(limit) * per_hour for limit in limits)
+        rates = {"rate": sessions * per_hour, "low": low, "high": high}
         first = {"time": parts[0]["time"], "sessions": sessions, "hours": seen / 3600}
         result.append({**first, **rates, "requests": requests / seen})
     return result
@@ -187,7 +188,7 @@ def profile_lines(document: FitDocument, *, week: bool = False, requests: bool =
     end: RateRow = {**rows[-1], "time": clock(rows[-1]["start_s"] + width)}
     for row in [*rows, end]:
         values = [row["request_rate"]] if requests else [row["rate"], *row["rate_interval"]]
-        cells = [row["time"], *(f"{value:.9g}" for value in values)]
+        cells = [row["time"], *("" if value is None else f"{value:.9g}" for value in values)]
         if not requests:
             cells += [str(row["sessions"]), f"{row['observed_s'] / 3600:.6g}"]
         lines.append(",".join(cells))

@@ -265,8 +265,8 @@ class SessionFinder:
     ``gap`` seconds without a request end a session; ``resolution`` is that of the log's times in seconds.
 
     A session under way at the start of the log has an unknown age, and in the last gap no end of a session can be seen.
-    So sessions are those that began in the window between the first and the last gap, and they are cut at its end: what
-    follows in the last gap tells only whether a session went on. (Requests of the last gap would be seen of the longer
+    So sessions are those that began in the window between the first and the last gap, and they are cut at its end: the
+    rest of them in the last gap shows only whether they went on. (Requests of the last gap would be seen of the longer
     sessions only.) Requests of the last gap are held for this.
 
     >>> finder = SessionFinder(gap=1800, resolution=1.0)

@@ -13,9 +13,11 @@ import numpy as np
 import pytest
 from log_support import Traffic, lines, traffic, write_log
 
+from locust_realism.fit.arrival_rates import arrivals_of
 from locust_realism.fit.fitting import fit_log
 from locust_realism.fit.locustfile import render_locustfile
 from locust_realism.fit.log_reading import FitSettings, read_log
+from locust_realism.fit.rendering import profile_lines
 from locust_realism.recording.columns import pack
 from locust_realism.recording.formats import write_launches
 from locust_realism.recording.launches import LaunchLog
@@ -122,6 +124,42 @@ def test_sessions_longer_than_the_log_have_a_mean_and_no_tail(tmp_path: Path) ->
     assert values @ counts / 1000 == pytest.approx(sessions["mean_length"], rel=0.02)
     assert any("h of log would show it" in warning for warning in document["warnings"])
     assert f"{sessions['mean_length']:.4g} requests" in render_locustfile(document)
+
+
+@pytest.mark.parametrize("gaps", [1.9, 3.8])
+def test_a_log_of_few_gaps_has_no_lengths_and_a_rate_that_holds_or_has_no_interval(gaps: float, tmp_path: Path) -> None:
+    made = traffic(ConstantRate(0.03), exponential(60), 50, [1.0], 5 * 3600 + gaps * 1800, seed=9)
+    rows = [row for row, s in zip(lines(made, REQUESTS[:1]), made.time.tolist(), strict=True) if s >= 5 * 3600]
+    log = write_log(tmp_path / "a.log", rows)
+    document = fit_log([log])
+    sessions, arrivals = document["sessions"], document["arrivals"]
+    assert [sessions[key] for key in ("mean_length", "mean_duration_s", "p50_length", "concurrent")] == [None] * 4
+    assert any("2 h of log" in warning for warning in document["warnings"])
+    locustfile = render_locustfile(document)
+    assert "whole ones are longer" in locustfile
+    low, high = arrivals["mean_rate_interval"]
+    profile = profile_lines(document)[-1].split(",")
+    if gaps < 2:
+        assert (low, high, *profile[2:4]) == (None, None, "", "")
+        assert "Too many" in locustfile
+        assert any("count as new" in warning and "1 h of log" in warning for warning in document["warnings"])
+    else:
+        assert low <= 0.03 <= high
+        read = read_log([log], FitSettings())
+        naive = arrivals_of(read, FitSettings(), early=True)
+        assert naive["mean_rate"] > 1.3 * 0.03, "the negative control: sessions under way at the start count"
+
+
+def test_a_log_without_a_session_between_its_gaps_has_a_reason(tmp_path: Path) -> None:
+    """One visitor for 6.7 hours."""
+    row = '1.1.1.1 - - [01/May/2024:{:02d}:{:02d}:00 +0000] "GET /a HTTP/1.1" 200 1'
+    log = [row.format(*divmod(minute, 60)) for minute in range(400)]
+    document = fit_log([write_log(tmp_path / "a.log", log)])
+    assert document["sessions"]["mean_length"] is None
+    assert any("try twice as much log (13.3 h)" in warning for warning in document["warnings"])
+    locustfile = render_locustfile(document)
+    assert "[400] * 1000" in locustfile
+    assert "# Nobody" in locustfile
 
 
 def test_short_gap_gives_other_parameters(rows: list[str], tmp_path: Path) -> None:
@@ -295,6 +333,7 @@ def log_of(path: Path, n: int, days: float) -> Path:
 MEASURED = """
 import re, sys, time
 from pathlib import Path
+from locust_realism.fit.arrival_rates import arrivals_of
 from locust_realism.fit.fitting import fit_log
 began = time.process_time()
 document = fit_log([Path(sys.argv[1])])

@@ -110,7 +110,7 @@ function times(context, data) {
   const table = createTable(context, { caption: "Distributions, the best one first", columns: FAMILIES, rowKey: (row) => row.family });
   table.update(thinking.families, "No distribution was fitted.");
   const lengths = createChart(context, { title: "Requests in a session", name: "session-lengths" });
-  lengths.update(data.sessions.length_permille.length ? lengthsChart(data.sessions) : "No session begins between the log's first gap and its last one.");
+  lengths.update(data.sessions.length_permille.length ? lengthsChart(data.sessions) : "No request has a known visitor.");
   return [chart.root, h("h2", {}, "Distributions, the best one first"), table.root, lengths.root];
 }
 
@@ -155,7 +155,9 @@ function lengthsChart(sessions) {
       unit: (y) => formatShare(y, 1), head: (x) => `${formatNumber(x, 0)} requests`, legend: false,
       series: [{ ...lineSeries("Sessions", points.map((/** @type {number[]} */ p) => p[0]), points.map((/** @type {number[]} */ p) => p[1]), theme.accent), step: "start", showSymbol: points.length < 40 }],
     });
-    const text = `${formatNumber(sessions.n, 0)} sessions of ${formatNumber(sessions.mean_length)} requests on average; ${formatShare(sessions.single_share)} have one request.`
+    const text = sessions.mean_length === null
+      ? `${formatNumber(sessions.n, 0)} sessions as the log shows them: its ends cut some, so the lengths of whole sessions are unknown.`
+      : `${formatNumber(sessions.n, 0)} sessions of ${formatNumber(sessions.mean_length)} requests on average; ${formatShare(sessions.single_share)} have one request.`
       + (sessions.unseen_share > 0.005 ? ` The longest ${formatShare(sessions.unseen_share)} are beyond the log and drawn as an exponential tail.` : "");
     return { option, text, columns: ["requests", "thousandths_of_the_sessions"], rows: sessions.length_permille };
   };
