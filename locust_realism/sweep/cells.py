@@ -32,8 +32,8 @@ def cells_of(rows: Iterable[Row]) -> list[Row]:
     """Return the runs of each place in the grid as one row, in the order of the places' first runs.
 
     A figure is the mean over the runs. Its 95 % limits come from the spread between the runs, or from batches within
-    them if those are wider or there is one run only. ``verdict`` is the worst verdict of the runs, ``verdicts`` counts
-    them; ``response_bins`` are those of all requests together.
+    them if those are wider or there is one run only; runs that are too short carry none together. ``verdict`` is the
+    worst verdict of the runs, ``verdicts`` counts them; ``response_bins`` are those of all requests together.
     """
     return [_cell(runs) for runs in _places(rows).values()]
 
@@ -77,7 +77,7 @@ def over_runs(runs: list[Estimate]) -> Estimate:
     13.48
     """
     found = pooled(runs)
-    return replace(found, low=max(found.low, min(0.0, found.value)))
+    return found if math.isinf(found.low) else replace(found, low=max(found.low, min(0.0, found.value)))
 
 
 def _groups(runs: list[Row]) -> list[Row]:
@@ -146,8 +146,9 @@ def _largest(line: Sequence[Row], key: str, bound: float) -> Row:
 def difference_rows(rows: Iterable[Row]) -> list[Row]:
     """Return the differences of each variant from the first at every place that both ran, with 95 % limits each.
 
-    ``rows`` are runs, those of the first variant first; repeated ones of a place share the spread between them. ``verdict`` is ``faster`` or ``slower``
-    for response times, ``more`` or ``less`` for throughput, or that the data shows no difference.
+    ``rows`` are runs, those of the first variant first; repeated ones of a place share the spread between them.
+    ``verdict`` is ``faster`` or ``slower`` for response times, ``more`` or ``less`` for throughput, that the data shows
+    no difference, or ``too short a run``.
     """
     places = _places(rows)
     first, *_ = next(iter(places), ("",))

@@ -204,6 +204,6 @@ def interval_note(plan: Plan) -> str:
         "batches within the one run of each cell: they show chance within this run, not the spread of further runs"
         if runs == 1
         else f"the {runs} runs of each cell: from the spread between the runs (Student's t), or from batches within "
-        "them where that is wider"
+        "them where those are wider"
     )
-    return f"Error bars are 95 % intervals from {source}. Nothing is claimed beyond them."
+    return f"Error bars are 95 % intervals from {source}. A figure without one is that of too short a run."

@@ -23,6 +23,7 @@ import numpy as np
 
 from locust_realism.analysis.capacity.slo import QUANTILE_OF
 from locust_realism.analysis.charts import as_locust_shows
+from locust_realism.analysis.compare.groups import percentile_estimate
 from locust_realism.analysis.document import Summary
 from locust_realism.analysis.percentiles import QUANTILES, Floats, four_percentiles, percentiles
 from locust_realism.analysis.settings import AnalysisSettings, VerdictBounds
@@ -41,7 +42,11 @@ UNKNOWN = Estimate(math.nan, -math.inf, math.inf, 0)
 """Estimate of a figure that the data does not hold."""
 
 ESTIMATED = ("rate", "mean_ms", *QUANTILE_OF, "failed_share", "launch_cov", "response_share")
-"""Figures with 95 % confidence limits in ``_low`` and ``_high``; None where the data sets none."""
+"""Figures of a run, each with the columns of :data:`ENDS`; None where the data sets none."""
+ENDS = ("low", "high", "error", "freedom")
+"""Ends of the names of the columns of 95 % limits, and of the standard error behind them and its degrees of freedom."""
+SHARES = ("failed_share", "response_share")
+"""Figures that are at most 1."""
 
 WHOLE = 0.8
 """Least share of a run's launches in the judged part for the judged part to stand for the run."""
@@ -71,11 +76,10 @@ def response_figures(log: LaunchLog) -> Row:
     times = known_responses(log.response_us) / 1e3
     ordered = np.sort(times)
     found: Row = {key: table[key] for key in ("n", "failures", "mean_ms", "sdev_ms", "cov", *QUANTILE_OF, "max_ms")}
-    found |= limits("mean_ms", estimates.mean_estimate(times)) | limits(
-        "failed_share", estimates.share_estimate(log.failed)
-    )
+    found |= estimated("mean_ms", estimates.mean_estimate(times))
+    found |= estimated("failed_share", estimates.share_estimate(log.failed))
     for key, quantile in QUANTILE_OF.items():
-        found |= limits(key, estimates.quantile_estimate(times, quantile, ordered=ordered))
+        found |= estimated(key, percentile_estimate(times, quantile, ordered))
     inside = np.clip(times, BIN_EDGES_MS[0], BIN_EDGES_MS[-1] * (1 - 1e-9))
     return found | {"response_bins": np.histogram(inside, BIN_EDGES_MS)[0].tolist()}
 
@@ -90,14 +94,14 @@ def load_figures(log: LaunchLog, summary: Summary) -> Row:
     """
     pattern, judged = summary["pattern"], summary["window"].get("judged", len(log))
     enough = judged > VerdictBounds().min_gaps
-    found = limits("rate", estimates.rate_estimate(log.launch_us))
+    found = estimated("rate", estimates.rate_estimate(log.launch_us))
     cov = pattern["cov"] if enough else None
     half = 1.96 / math.sqrt(max(judged - 1, 1))
-    found |= limits("launch_cov", UNKNOWN if cov is None else Estimate(cov, cov - half, cov + half, judged))
+    found |= estimated("launch_cov", UNKNOWN if cov is None else Estimate(cov, cov - half, cov + half, judged))
     share = pattern["response_share"] if enough else None
     if not share or judged < WHOLE * len(log):
-        return found | limits("response_share", UNKNOWN) | {"response_share": share}
-    return found | limits("response_share", share_of_waiting(share, user_tasks(log, user_ranks(log)[0])))
+        return found | estimated("response_share", UNKNOWN) | {"response_share": share}
+    return found | estimated("response_share", share_of_waiting(share, user_tasks(log, user_ranks(log)[0])))
 
 
 def share_of_waiting(share: float, tasks: Tasks) -> Estimate:
@@ -113,7 +117,8 @@ def share_of_waiting(share: float, tasks: Tasks) -> Estimate:
         return Estimate(share, -math.inf, math.inf, len(wait))
     off = estimates.mean_estimate(wait - gap * (wait.sum() / gap.sum()))
     low, high = (share * (1 + limit / float(wait.mean())) for limit in (off.low, off.high))
-    return Estimate(share, max(low, 0.0), min(high, 1.0), len(wait))
+    error = off.error * share / float(wait.mean())
+    return Estimate(share, max(low, 0.0), min(high, 1.0), len(wait), error, off.freedom, 1.0)
 
 
 def limits(key: str, estimate: Estimate) -> Row:
@@ -123,16 +128,31 @@ def limits(key: str, estimate: Estimate) -> Row:
     {'rate': 5.0, 'rate_low': 4.0, 'rate_high': None}
     """
     found = {key: estimate.value, f"{key}_low": estimate.low, f"{key}_high": estimate.high}
-    return {name: float(value) if math.isfinite(value) else None for name, value in found.items()}
+    return {name: finite(value) for name, value in found.items()}
+
+
+def finite(value: float) -> float | None:
+    """Return a number that is finite, None for any other."""
+    return float(value) if math.isfinite(value) else None
+
+
+def estimated(key: str, estimate: Estimate) -> Row:
+    """Return :func:`limits` with the standard error and its degrees of freedom, from which several runs get limits."""
+    return limits(key, estimate) | {f"{key}_error": finite(estimate.error), f"{key}_freedom": finite(estimate.freedom)}
 
 
 def estimate_of(row: Row, key: str) -> Estimate | None:
-    """Return the estimate of a row's figure and limits, None if the row lacks the figure."""
+    """Return the estimate of a run's row of :func:`estimated`, None if the row lacks the figure.
+
+    >>> estimate_of(estimated("mean_ms", Estimate(5.0, 4.0, math.inf, 0, 0.5, 2.0)), "mean_ms").freedom
+    2.0
+    """
     value = row.get(key)
     if value is None:
         return None
-    low, high = row.get(f"{key}_low"), row.get(f"{key}_high")
-    return Estimate(value, -math.inf if low is None else low, math.inf if high is None else high, row.get("n") or 0)
+    unknown = {"low": -math.inf, "high": math.inf, "error": math.nan, "freedom": math.inf}
+    found = {name: other if (part := row.get(f"{key}_{name}")) is None else part for name, other in unknown.items()}
+    return Estimate(value, n=row.get("n") or 0, most=1.0 if key in SHARES else math.inf, **found)
 
 
 PARTS = 20
@@ -213,7 +233,7 @@ COLUMNS: dict[str, type] = {
     "format_version": int, "plan": str, "full": bool, "key": str, "order": int, "variant": str, "users": int,
     "think_time_s": float, "seed": int, "repetition": int, "run_seed": int, "scenario": str, "processes": int,
     "warm_up_s": float, "steady_s": float, "started": float, "figures_of": str, "n": int, "failures": int,
-    **{name: float for key in ESTIMATED for name in (key, f"{key}_low", f"{key}_high")},
+    **{name: float for key in ESTIMATED for name in (key, *(f"{key}_{part}" for part in ENDS))},
     "sdev_ms": float, "cov": float, "max_ms": float, "launch_cov_raw": float, "think_mean_s": float,
     "round_trip_s": float, "lateness_p99_ms": float, "generator_cpu": float, "server_cpu": float, "machine_cpu": float,
     "verdict": str, "verdict_generator": str, "verdict_feedback": str, "verdict_sentence": str, "groups": list,

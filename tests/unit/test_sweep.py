@@ -165,7 +165,7 @@ def test_limits_of_a_cell_have_their_nominal_coverage(plan: Plan) -> None:
     """The true mean is 8: 95 % limits of 3 runs hold it in at least 138 of 160 cases (binomial, 5 sigma)."""
     from locust_realism.analysis.stats.estimates import mean_estimate
     from locust_realism.analysis.stats.repeated import pooled
-    from locust_realism.sweep.results import limits, response_figures
+    from locust_realism.sweep.results import estimate_of, limits, response_figures
 
     rng = np.random.default_rng(5)
     held = 0
@@ -175,6 +175,21 @@ def test_limits_of_a_cell_have_their_nominal_coverage(plan: Plan) -> None:
     assert held >= 160 * 0.95 - 5 * (160 * 0.95 * 0.05) ** 0.5
     log = LaunchLog.build(np.arange(400) * 1000, rng.exponential(8000, 400))
     assert response_figures(log)["mean_ms"] == pytest.approx(log.response_us.mean() / 1e3)
+    whole = mean_estimate(log.response_us / 1e3)
+    assert estimate_of(response_figures(log), "mean_ms") == whole
+    assert math.isfinite(whole.freedom)  # runs without it had limits of too many degrees of freedom
+
+
+def test_runs_of_one_request_beyond_a_percentile_carry_no_limits_together() -> None:
+    """Ten p99 of 50 requests each, of which none lies beyond it: the mean of their maxima is no p99."""
+    from locust_realism.sweep.cells import over_runs
+    from locust_realism.sweep.results import estimate_of, response_figures
+
+    rng = np.random.default_rng(4)
+    rows = [response_figures(LaunchLog.build(np.arange(50), rng.exponential(8000, 50))) for _ in range(10)]
+    p99, p50 = (over_runs([estimate_of(row, key) for row in rows]) for key in ("p99_ms", "p50_ms"))
+    assert (p99.low, p99.high) == (-math.inf, math.inf)
+    assert p50.low < 8 * math.log(2) < p50.high
 
 
 @pytest.mark.parametrize(("judged", "cov", "share"), [(None, True, True), (900, True, False), (40, False, False)])

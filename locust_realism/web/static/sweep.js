@@ -200,10 +200,10 @@ function differences(context, data) {
     ...(data.differences.some((/** @type {any} */ row) => row.think_time_s) ? [{ key: "think_time_s", title: "Think time", unit: "s", format: formatTick }] : []),
     { key: "figure", title: "Figure", kind: "text", format: (key) => nameOf(String(key)) },
     { key: "a", title: data.cells[0].variant, format: figure }, { key: "b", title: "This variant", format: figure },
-    { key: "difference", title: "Difference", format: (_, row) => `${figure(row.difference)} (${figure(row.low)} to ${figure(row.high)})` },
+    { key: "difference", title: "Difference", format: (_, row) => figure(row.difference) + (isNumber(row.low) && isNumber(row.high) ? ` (${figure(row.low)} to ${figure(row.high)})` : "") },
     { key: "verdict", title: "Result", kind: "text", format: (verdict) => (String(verdict).startsWith("no difference") ? "no difference shown" : String(verdict)) } ] });
   table.update(data.differences);
-  return part(`Differences from ${data.cells[0].variant}`, table.root, h("p", { class: "lr-fine" }, "Each interval holds at 95 % by itself: one of twenty equal figures seems different by chance."));
+  return part(`Differences from ${data.cells[0].variant}`, table.root, h("p", { class: "lr-fine" }, "Each interval is of 95 % by itself: of twenty equal figures, one seems different by chance if nothing varies between runs. Where runs vary, it holds from five runs a side on."));
 }
 
 /** Write a figure's title with its unit. @param {string} key */
