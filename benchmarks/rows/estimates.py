@@ -1,7 +1,8 @@
 """Statements about response times, failures and rates of one run: percentiles of the summary, means, shares, rates.
 
-An interval counts as given if both of its limits are. Rows in which less than half of the runs have one carry no goal
-and no bias, since the views show these figures as too short a run's.
+An interval counts as given if both of its limits are. Where less than half of the runs have one, those that do overrate
+their independent values, and the share that holds is no goal. There a run has "found" something if it gives an interval
+without the truth; at most 5 % of all runs may.
 """
 
 from __future__ import annotations
@@ -22,6 +23,7 @@ from rows.row import Outcome, Row
 
 Process = Callable[..., Requests]
 HOLDS = "holds >= .93"
+SELDOM_WRONG = "found <= 5 %"
 PERCENTILES = ("p50", "p95", "p99")
 DATA: tuple[tuple[str, Process, dict[str, float]], ...] = (
     ("iid", iid, {}),
@@ -35,11 +37,11 @@ DATA: tuple[tuple[str, Process, dict[str, float]], ...] = (
 RARE = {
     10_000: {
         "M/M/1 at .8": ("p99",), "M/M/1 at .9": ("p95", "p99"),
-        "M/G/1 of CoV 3 at .5": ("p99",), "M/G/1 of CoV 3 at .8": ("p95", "p99", "mean"),
+        "M/G/1 of CoV 3 at .5": ("p99",), "M/G/1 of CoV 3 at .8": ("p95", "p99"),
     },
     100_000: {"M/M/1 at .9": ("p99",), "M/G/1 of CoV 3 at .8": ("p99",)},
 }  # fmt: skip
-"""Figures that less than half of the runs of this length have an interval of."""
+"""Percentiles that less than half of the runs of this length have an interval of."""
 
 
 def microseconds(seconds: np.ndarray[Any, np.dtype[np.float64]]) -> Int64:
@@ -54,14 +56,17 @@ def outcome(value: float, low: float | None, high: float | None, true: float) ->
     return Outcome(value / true - 1, low <= true <= high)
 
 
-def given_only(run: Callable[[np.random.Generator], Outcome], rng: np.random.Generator) -> Outcome:
-    """Return if an interval holds, without the error of the figure."""
-    return Outcome(held=run(rng).held)
+def seldom(run: Callable[[np.random.Generator], Outcome], rng: np.random.Generator) -> Outcome:
+    """Return if an interval holds, and if one is given that does not, without the error of the figure."""
+    held = run(rng).held
+    return Outcome(held=held, found=held is False)
 
 
 def row(statement: str, data: str, run: Callable[[np.random.Generator], Outcome], runs: int, is_rare: bool) -> Row:
-    """Return a row; one that is rarely given has no goal."""
-    return Row(statement, data, partial(given_only, run) if is_rare else run, runs, "" if is_rare else HOLDS)
+    """Return a row, of an interval that is rarely given or of one that must hold."""
+    if is_rare:
+        return Row(statement, data, partial(seldom, run), runs, SELDOM_WRONG)
+    return Row(statement, data, run, runs, HOLDS)
 
 
 def of_summary(
@@ -131,7 +136,7 @@ def long_rows() -> Iterator[Row]:
             for figure in PERCENTILES:
                 run = partial(of_summary, figure, process, parameters, n)
                 yield row(f"{figure} of the summary", text, run, runs, figure in rare)
-            yield row("Mean", text, partial(of_mean, process, parameters, n), runs, "mean" in rare)
+            yield row("Mean", text, partial(of_mean, process, parameters, n), runs, False)
     for figure in PERCENTILES[:2]:
         run = partial(of_summary, figure, sine, {}, 100_000)
         yield row(f"{figure} of the summary", "a day's sine, 100,000 requests", run, 200, False)
@@ -155,7 +160,7 @@ def short_rows() -> Iterator[Row]:
                 yield row("p50 of the summary", text, run, 400, False)
                 run = partial(of_summary, "p95", process, parameters, n)
                 yield row("p95 of the summary", text, run, 400, few)
-                yield row("Mean", text, partial(of_mean, process, parameters, n), 400, few)
+                yield row("Mean", text, partial(of_mean, process, parameters, n), 400, False)
 
 
 def count_rows() -> Iterator[Row]:
