@@ -117,8 +117,9 @@ def share_of_waiting(share: float, tasks: Tasks) -> Estimate:
         return Estimate(share, -math.inf, math.inf, len(wait))
     off = estimates.mean_estimate(wait - gap * (wait.sum() / gap.sum()))
     low, high = (share * (1 + limit / float(wait.mean())) for limit in (off.low, off.high))
-    error = off.error * share / float(wait.mean())
-    return Estimate(share, max(low, 0.0), min(high, 1.0), len(wait), error, off.freedom, 1.0)
+    if math.isfinite(off.low):
+        low, high = max(low, 0.0), min(high, 1.0)
+    return Estimate(share, low, high, len(wait), off.error * share / float(wait.mean()), off.freedom, 1.0)
 
 
 def limits(key: str, estimate: Estimate) -> Row:
