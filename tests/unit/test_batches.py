@@ -24,10 +24,11 @@ from locust_realism.analysis.stats.responses import interval_note, response_tabl
 from locust_realism.recording.launches import LaunchLog
 
 
-@pytest.mark.parametrize("freedom", [2.0, 2.7, 5.0, 21.2, 400.0, math.inf])
+@pytest.mark.parametrize("freedom", [1.0, 1.3, 2.0, 2.7, 5.0, 21.2, 400.0, 1e6, math.inf])
 def test_students_quantiles_are_scipys(freedom):
-    for confidence in (0.9, 0.95, 0.9995):
-        assert student(confidence, freedom) == pytest.approx(stats.t.ppf((1 + confidence) / 2, freedom), rel=1e-3)
+    """Also at the confidence of a comparison of 428 figures, and beyond."""
+    for confidence in (0.5, 0.9, 0.95, 0.9995, 1 - 0.05 / 428, 0.99999):
+        assert student(confidence, freedom) == pytest.approx(stats.t.ppf((1 + confidence) / 2, freedom), rel=5e-4)
 
 
 @pytest.mark.parametrize("n", [0, 1, 63, 64, 65, 9999])

@@ -53,19 +53,19 @@ class Ranks(NamedTuple):
 def student(confidence: float, freedom: float) -> float:
     """Return the two-sided quantile of Student's t, that of the normal distribution for infinite freedom.
 
-    With t = sqrt(f) tan a, P(|T| < t) is the integral of cos(a)^(f - 1) from 0 to a, over that to pi/2. Four
-    digits; scipy would take 0.1 s to import in a running test.
+    With t = sinh w, P(|T| < t) is the integral of (1 + t^2 / f)^(-(f + 1) / 2) cosh(w) dw, over that to infinity. Four
+    digits, far out too; scipy would take 0.1 s to import in a running test.
 
     >>> round(student(0.95, 19), 3), round(student(0.95, 2), 3), round(student(0.95, math.inf), 3)
     (2.093, 4.303, 1.96)
     """
     if freedom > 1e6:
         return NormalDist().inv_cdf((1 + confidence) / 2)
-    last = min(math.pi / 2, 12 / math.sqrt(freedom))  # 12 standard deviations
-    angle = np.linspace(0, last, 513)
-    middle = (angle[1:] + angle[:-1]) / 2
-    mass = np.concatenate(([0.0], np.cumsum(np.cos(middle) ** (freedom - 1))))
-    return math.sqrt(freedom) * math.tan(float(np.interp(confidence * mass[-1], mass, angle)))
+    edges = np.linspace(0, 3.5 + 24 / freedom, 513)  # P(|T| > t) is below 10^-10 beyond
+    middle = (edges[1:] + edges[:-1]) / 2
+    density = np.exp(-(freedom + 1) / 2 * np.log1p(np.sinh(middle) ** 2 / freedom)) * np.cosh(middle)
+    mass = np.concatenate(([0.0], np.cumsum(density)))
+    return math.sinh(float(np.interp(confidence * mass[-1], mass, edges)))
 
 
 def inflation(off: Floats, n: int, fitted: int = 1) -> float:
