@@ -1,4 +1,4 @@
-"""Rows of the comparison of runs: false alarms and power by number of runs, by level, and the agreement of repeats."""
+"""Rows of repeated runs: false alarms and power of comparisons by number of runs, agreement, cells of a sweep."""
 
 from __future__ import annotations
 
@@ -14,7 +14,10 @@ from locust_realism.analysis.compare.difference import FASTER, MORE, SLOWER
 from locust_realism.analysis.compare.groups import Side, agreement, run_estimates
 from locust_realism.analysis.stats.intervals import TOTAL
 from locust_realism.recording.launches import LaunchLog
-from rows.processes import Requests, ar1, iid, mm1
+from locust_realism.sweep.cells import over_runs
+from locust_realism.sweep.results import estimate_of, response_figures
+from rows.estimates import outcome
+from rows.processes import Requests, ar1, iid, mm1, truth
 from rows.row import Outcome, Row
 
 Process = Callable[[np.random.Generator, int], Requests]
@@ -52,7 +55,30 @@ def _compared(process: Process, runs: int, slower: float, between: float, rng: n
 
 def _agree(process: Process, runs: int, between: float, rng: np.random.Generator) -> Outcome:
     side = Side("a", tuple(_log(rng, process, between=between) for _ in range(runs)))
-    return Outcome(found=not agreement(side, run_estimates(side, TOTAL))["agrees"])
+    return Outcome(found=agreement(side, run_estimates(side, TOTAL))["agrees"] is False)
+
+
+def _cell(
+    figure: str, process: Process, true: float, n: int, runs: int, between: float, rng: np.random.Generator
+) -> Outcome:
+    """Take a figure of a cell from the rows of its runs."""
+    rows = [response_figures(_log(rng, process, between=between, n=n)) for _ in range(runs)]
+    found = over_runs([each for row in rows if (each := estimate_of(row, figure)) is not None])
+    return outcome(found.value, found.low, found.high, 1e3 * true)
+
+
+CELLS: tuple[tuple[str, Callable[..., Requests], dict[str, float], int], ...] = (
+    ("iid", iid, {}, 3_000),
+    ("AR(1), .9", ar1, {}, 3_000),
+    ("M/M/1 at .8", mm1, {"rho": 0.8}, 3_000),
+    ("M/M/1 at .9", mm1, {"rho": 0.9}, 3_000),
+    ("M/M/1 at .9", mm1, {"rho": 0.9}, 10_000),
+)
+RARE_CELLS = {
+    ("M/M/1 at .8", 3_000, "p99", 2), ("M/M/1 at .9", 3_000, "p95", 2), ("M/M/1 at .9", 3_000, "p99", 2),
+    ("M/M/1 at .9", 3_000, "p99", 5), ("M/M/1 at .9", 10_000, "p99", 2), ("M/M/1 at .9", 10_000, "p99", 5),
+}  # fmt: skip
+"""Figures of so many runs that less than half of the cells have an interval of."""
 
 
 def closed(rng: np.random.Generator, steps: list[int], seconds: float, service_s: float = 0.02) -> LaunchLog:
@@ -154,6 +180,21 @@ ROWS: tuple[Row, ...] = (
             partial(_agree, iid, runs, between), 100)
         for between in (0.05, 0.2)
         for runs in (3, 5)
+    ),
+    *(
+        Row(f"{figure} of a sweep's cell, {runs} runs", f"{name}, {n:,} requests a run",
+            partial(_cell, f"{figure}_ms", partial(process, **given), truth(process, figure, **given), n, runs, 0.0),
+            200, "" if (name, n, figure, runs) in RARE_CELLS else "holds >= .93")
+        for name, process, given, n in CELLS
+        for figure in ("mean", "p95", "p99")
+        for runs in (2, 5)
+    ),
+    *(
+        Row(f"Mean of a sweep's cell, {runs} runs that differ by {times:g} standard errors",
+            f"iid, {REQUESTS:,} requests a run",
+            partial(_cell, "mean_ms", iid, truth(iid, "mean"), REQUESTS, runs, times * 0.014), 200, "holds >= .93")
+        for times in (1, 4)
+        for runs in (2, 3, 5)
     ),
 )  # fmt: skip
 """The mean of 5,000 independent response times of CoV 1 has a standard error of .014 of it."""
