@@ -431,6 +431,7 @@ class TargetRow(TypedDict):
     high: float | None
     largest_measured: float | None
     status: str
+    note: str | None
     values: list[float | None]
     errors: list[float | None]
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import heapq
+import math
 import subprocess
 import sys
 from dataclasses import replace
@@ -13,10 +14,17 @@ from scipy.optimize import isotonic_regression
 
 from locust_realism.analysis.capacity.capacity import capacity, capacity_section
 from locust_realism.analysis.capacity.levels import level_edges, level_rows, rate_errors, split_levels
-from locust_realism.analysis.capacity.slo import crossing, crossings, judge_target, parse_target
+from locust_realism.analysis.capacity.slo import (
+    _draws,
+    crossing,
+    crossings,
+    judge_target,
+    parse_target,
+    target_sentence,
+)
 from locust_realism.analysis.capacity.usl import fit_usl, usl_rate
 from locust_realism.analysis.settings import DEFAULT_BOUNDS, VerdictBounds
-from locust_realism.analysis.stats.estimates import quantile_estimate
+from locust_realism.analysis.stats.estimates import Estimate, quantile_estimate
 from locust_realism.analysis.summary import summarize
 from locust_realism.recording.launches import MISSING, LaunchLog
 
@@ -187,8 +195,19 @@ def test_a_target_between_levels_without_limits_has_none() -> None:
     """30 requests set no upper limit of p95; draws without one, as before, gave the users an interval."""
     log = linear_run(np.random.default_rng(5), [5, 10, 15, 18, 22, 30], 30)
     target = judge_target(log, split_levels(log), parse_target("p95 < 400ms"), np.random.default_rng(1), "nearest_rank")
-    assert target["status"] == "measured"
+    assert target["status"] == "no interval"
     assert target["low"] is target["high"] is None
+    sentence = target_sentence(target, 30)
+    assert "users (no interval: hold " in sentence
+    assert "30 users about 2 times as long)" in sentence
+    assert "than were measured" not in sentence, "the levels were measured, but for too short a time"
+
+
+def test_draws_of_a_figure_without_limits_are_finite() -> None:
+    """Student's t with a hundredth of a degree of freedom is infinite in one of six draws."""
+    rng = np.random.default_rng(1)
+    assert np.isinf(rng.standard_t(0.003, 1000)).any(), "the negative control"
+    assert np.isfinite(_draws(Estimate(100.0, -math.inf, math.inf, 100, 10.0, 0.003), rng)).all()
 
 
 @pytest.mark.parametrize(("target", "status"), [("p95 < 10s", "met by all"), ("p95 < 1ms", "met by none")])

@@ -102,6 +102,28 @@ def test_a_level_that_is_too_short_has_no_think_time_but_a_sentence() -> None:
     assert capacity(staircase(exponential(Z), 20 + missing, 1, levels=[100]))["levels"][0]["think_ms"] is not None
 
 
+@pytest.mark.parametrize(
+    ("log", "reason"),
+    [
+        (staircase(exponential(Z), 10.0, 1, levels=[20, 40, 60, 80]), "3 of 3 levels: too few pauses end in time"),
+        (LaunchLog.build(np.arange(400) * 100_000, 50_000, users=10, slot=np.arange(400)), "1 of 1 levels: no pause"),
+        (LaunchLog.build(np.arange(400) * 100_000, 50_000, users=10), "1 of 1 levels: the users of the requests were"),
+        (LaunchLog.build(np.arange(400) * 100_000, MISSING, users=10, slot=0), "1 of 1 levels: no response time"),
+    ],
+)
+def test_each_unknown_think_time_has_a_reason(log: LaunchLog, reason: str) -> None:
+    found = capacity(log)
+    assert [row["think_ms"] for row in found["levels"]] == [None] * len(found["levels"])
+    assert any(f"The think time is unknown at {reason}" in text for text in found["warnings"]), found["warnings"]
+
+
+def test_levels_that_were_visited_twice_have_a_reason() -> None:
+    """Up and down in steps of 10 s with pauses of 12 s; the sentence was about the highest level alone."""
+    up = staircase(exponential(Z), 10.0, 1, levels=[20, 40, 60])
+    down = LaunchLog.build(30_000_000 + np.arange(40) * 250_000, 50_000, slot=np.arange(40), users=40)
+    assert any("before users leave. One visit of" in text for text in capacity(LaunchLog.concat([up, down]))["warnings"])
+
+
 def test_users_who_come_and_go_have_no_think_time() -> None:
     """An open population: the time between two users of a slot is no think time, so Little's law is not judged."""
     rng = np.random.default_rng(11)
@@ -110,6 +132,7 @@ def test_users_who_come_and_go_have_no_think_time() -> None:
     found = capacity(LaunchLog.build(launch, 50_000, slot=rng.integers(0, 20, 8000), users=users))
     assert all(row["think_ms"] is None and row["little_ratio"] is None for row in found["levels"])
     assert not any("Little" in warning or "Hold" in warning for warning in found["warnings"])
+    assert any("before users leave" in warning for warning in found["warnings"])
 
 
 def test_pauses_after_the_number_of_users_falls_are_cut_short_there() -> None:

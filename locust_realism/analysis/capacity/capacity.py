@@ -134,12 +134,11 @@ def _section(
             f"Little's law does not hold at {broken.sum()} of {len(rows)} levels: at {shown(users[worst])} users "
             f"X (R + Z) is {shown(held[worst])}. Users were idle, or the level was not in steady state."
         )
-    if times.missing_s.any():
-        longest = int(np.argmax(times.missing_s))
-        warnings.append(
-            f"The think time is unknown at {np.count_nonzero(times.missing_s)} of {len(rows)} levels: too few pauses "
-            f"end in time. Hold {shown(users[longest])} users for {shown(times.missing_s[longest])} s more."
-        )
+    for reason in dict.fromkeys(filter(None, times.reasons)):
+        here = np.array([each == reason for each in times.reasons])
+        longest = int(np.argmax(np.where(here, times.missing_s, -1)))
+        remedy = reason.format(users=shown(users[longest]), seconds=shown(times.missing_s[longest]))
+        warnings.append(f"The think time is unknown at {here.sum()} of {len(rows)} levels: {remedy}.")
     usl, knee = None, None
     if len(rows) >= MIN_LEVELS:
         usl = fit_usl(users, rate, error, rng=rng)

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import NamedTuple
 
 import numpy as np
@@ -33,7 +33,12 @@ MOST_UNSEEN = 0.1
 """Largest share of a mean pause that lies beyond what the log shows: the largest bias of a heavy tail."""
 ENOUGH_PAUSES = 5.0
 """Mean pauses for which the only level of a log must last for that: simulated, 100 users, exponential pauses."""
-
+TOO_SHORT = "too few pauses end in time. Hold {users} users for {seconds} s more"
+VISITED_AGAIN = "too few pauses end before users leave. One visit of {seconds} s to {users} users would show it"
+NO_PAUSE = "no pause of a user ends there. Let each user send several requests"
+NO_RESPONSE = "no response time is known there"
+NO_USERS = "the users of the requests were not recorded"
+"""Reasons of an unknown think time, with what to do."""
 
 MOST_ROWS = 200_000
 """Rows of the sample of users from which the times of a longer log come: their errors are below 1 %."""
@@ -49,7 +54,9 @@ class LevelTimes:
     - ``rate`` tasks per second
     - ``error`` relative standard error of ``rate`` times (``wait_s`` + ``think_s``) from the variation of users,
       known of 20 and more, and the share of the pauses that is not seen
-    - ``missing_s`` seconds by which a level is too short for ``think_s``, 0 if it is not
+    - ``missing_s`` seconds by which a level is too short for ``think_s``, 0 if it is not; all that it needs if it was
+      visited several times
+    - ``reasons`` of unknown times, empty strings for known ones
     """
 
     wait_s: Floats
@@ -57,6 +64,7 @@ class LevelTimes:
     rate: Floats
     error: Floats
     missing_s: Floats
+    reasons: tuple[str, ...]
 
 
 def level_times(log: LaunchLog, levels: Sequence[Level]) -> LevelTimes:
@@ -78,7 +86,7 @@ def level_times(log: LaunchLog, levels: Sequence[Level]) -> LevelTimes:
         ranks = np.where(ranks % stride == 0, ranks, MISSING)
     tasks = user_tasks(log, ranks)
     if not users or not len(tasks):
-        return given_times(levels, math.nan, math.nan)
+        return replace(given_times(levels, math.nan, math.nan), reasons=(NO_USERS,) * len(levels))
     level_of = np.full(len(log), -1, dtype=np.int16)
     for number, level in enumerate(levels):
         level_of[level.rows] = number
@@ -94,10 +102,12 @@ def level_times(log: LaunchLog, levels: Sequence[Level]) -> LevelTimes:
     law = Survival.of(pauses)
     rows = np.full((len(levels), 5), math.nan)
     rows[:, 4] = 0.0
+    reasons = [""] * len(levels)
     for number, level in enumerate(levels):
         begun, paused = begun_in == number, paused_in == number
         answered = begun & np.isfinite(tasks.span)
         if not answered.any():
+            reasons[number] = NO_RESPONSE
             continue
         wait, span = float(tasks.response[answered].mean()), float(tasks.span[answered].mean())
         here = pauses.take(paused)
@@ -108,9 +118,13 @@ def level_times(log: LaunchLog, levels: Sequence[Level]) -> LevelTimes:
             error = math.hypot(_error_of_users(tasks.user[after[paused]], seconds), unseen)
             rate = level.rate * int((begun & again).sum()) / int((ranks[level.rows] >= 0).sum())
             rows[number, :4] = wait, pause + span - wait, rate, error
-        elif visits[number] == 1 and math.isfinite(pause):
-            rows[number, 4] = max(ENOUGH_PAUSES * pause - level.duration_s, pause)
-    return LevelTimes(*rows.T)
+        elif math.isfinite(pause):
+            once = visits[number] == 1
+            reasons[number] = TOO_SHORT if once else VISITED_AGAIN
+            rows[number, 4] = max(ENOUGH_PAUSES * pause - once * level.duration_s, pause)
+        else:
+            reasons[number] = NO_PAUSE
+    return LevelTimes(*rows.T, tuple(reasons))
 
 
 def given_times(levels: Sequence[Level], wait_s: ArrayLike, think_s: float) -> LevelTimes:
@@ -122,6 +136,7 @@ def given_times(levels: Sequence[Level], wait_s: ArrayLike, think_s: float) -> L
         np.full(shape, think_s),
         rate,
         *np.zeros((2, shape)),
+        ("",) * shape,
     )
 
 
@@ -187,7 +202,7 @@ class Survival(NamedTuple):
             mean, unseen = seen + rest / share * beyond, rest / share * law.unseen
         else:
             mean, unseen = seen + self.unseen, self.unseen
-        return mean, unseen / mean if mean > 0 else 0.0
+        return mean, 0.0 if mean == 0 else unseen / mean
 
 
 def _after_a_pause(tasks: Tasks, *, marked: bool) -> Booleans:

@@ -6,11 +6,11 @@ import math
 from collections.abc import Sequence
 
 import numpy as np
-from numpy.typing import NDArray
 
 from locust_realism.analysis.capacity.levels import Level, shown
 from locust_realism.analysis.document import TargetRow
 from locust_realism.analysis.percentiles import Floats
+from locust_realism.analysis.stats.batches import LEAST_FREEDOM
 from locust_realism.analysis.stats.estimates import (
     Estimate,
     mean_estimate,
@@ -57,26 +57,29 @@ def judge_target(
     row: TargetRow = {
         "target": target.text.strip(), "users": None, "low": None, "high": None,
         "largest_measured": float(met.max()) if len(met) else None,
-        "status": "not measured", "values": value.tolist(), "errors": error.tolist(),
+        "status": "not measured", "note": None, "values": value.tolist(), "errors": error.tolist(),
     }  # fmt: skip
     if not usable.any():
         return row
     users, value = users[usable], value[usable]
     given = [figure for figure, kept in zip(figures, usable.tolist(), strict=True) if kept]
-    known = np.array([math.isfinite(figure.low) and math.isfinite(figure.high) for figure in given])
     draws = np.stack([_draws(figure, rng) for figure in given], axis=1)
     low, high = np.quantile(crossings(users, draws, bound), [0.025, 0.975], method="inverted_cdf").tolist()
     best = crossing(users, value, bound)
     row["status"] = "met by none" if best < users[0] else "met by all" if math.isinf(best) else "measured"
     row["users"] = best if row["status"] == "measured" else None
-    row["low"] = low if users[0] <= low < math.inf and _between_known(users, known, low) else None
-    row["high"] = high if high < math.inf and _between_known(users, known, high) else None
+    unknown = _unknown_beside(users, given, (low, high))
+    if row["users"] is not None and unknown:
+        row["status"], row["note"] = "no interval", _note(users, given, unknown)
+    elif not unknown:
+        row["low"] = low if users[0] <= low < math.inf else None
+        row["high"] = high if high < math.inf else None
     return row
 
 
 def _draws(figure: Estimate, rng: np.random.Generator) -> Floats:
     """Return draws of a figure by Student's t, each side as wide as its 95 % limit, or as the error without one."""
-    freedom = min(figure.freedom, 1e6)
+    freedom = min(max(figure.freedom, LEAST_FREEDOM), 1e6)
     half = np.nan_to_num(figure.standard_error()) * student(0.95, freedom)
     down, up = (
         side if math.isfinite(side) else half for side in (figure.value - figure.low, figure.high - figure.value)
@@ -85,10 +88,22 @@ def _draws(figure: Estimate, rng: np.random.Generator) -> Floats:
     return np.asarray(figure.value + np.where(t < 0, down, up) * t)
 
 
-def _between_known(users: Floats, known: NDArray[np.bool_], at: float) -> bool:
-    """Return True if the levels around ``at`` users have limits: without those, a limit of users has no meaning."""
-    above = int(np.searchsorted(users, at))
-    return bool(known[max(above - 1, 0) : above + 1].all())
+def _unknown_beside(users: Floats, figures: Sequence[Estimate], limits: Sequence[float]) -> list[int]:
+    """Return the levels beside limits of users whose figures have no limits: those of users have no meaning there."""
+    beside: set[int] = set()
+    for at in limits:
+        above = int(np.searchsorted(users, at))
+        beside.update(range(max(above - 1, 0), min(above + 1, len(users))))
+    return [i for i in sorted(beside) if not (math.isfinite(figures[i].low) and math.isfinite(figures[i].high))]
+
+
+def _note(users: Floats, figures: Sequence[Estimate], unknown: Sequence[int]) -> str:
+    """Return how much longer to hold the levels that are too short; degrees of freedom grow with the length."""
+    least = min(figures[i].freedom for i in unknown)
+    times = max(LEAST_FREEDOM / max(least, LEAST_FREEDOM / 1000), 2)
+    *others, last = (shown(users[i]) for i in unknown)
+    levels = f"{', '.join(others)} and {last}" if others else last
+    return f"hold {levels} users about {float(f'{times:.1g}'):,g} times as long"
 
 
 def _level_figures(log: LaunchLog, levels: Sequence[Level], key: str, rule: str) -> list[Estimate]:
@@ -141,6 +156,8 @@ def _non_decreasing(values: Floats) -> Floats:
 
 def target_sentence(target: TargetRow, last: float) -> str:
     """Return the result of a target as a sentence; ``last`` is the largest measured number of users."""
+    if target["status"] == "no interval" and target["users"] is not None:
+        return f"{target['target']} holds up to about {shown(target['users'])} users (no interval: {target['note']})."
     if target["users"] is not None:
         low = shown(target["low"]) if target["low"] is not None else "fewer than were measured"
         high = shown(target["high"]) if target["high"] is not None else "more than were measured"

@@ -61,9 +61,9 @@ function sentence(row) {
   const who = row.line === "all" ? "" : `${row.line}: `;
   if (row.status === "met by all") return `${who}${row.target} holds at every number of users measured, up to ${formatTick(row.largest_measured)}.`;
   if (row.status === "met by none") return `${who}${row.target} holds at none of the numbers of users measured.`;
-  const low = isNumber(row.low) ? formatTick(Math.round(row.low)) : "fewer than were measured";
-  const high = isNumber(row.high) ? formatTick(Math.round(row.high)) : "more than were measured";
-  return `${who}${row.target} holds up to about ${formatTick(Math.round(row.users))} users (95 % interval ${low} to ${high}).`;
+  const [low, high] = [row.low, row.high].map((limit) => (isNumber(limit) ? formatTick(Math.round(limit)) : "unknown"));
+  const limits = isNumber(row.low) || isNumber(row.high) ? `95 % interval ${low} to ${high}` : "no interval: run it longer, or at more numbers of users";
+  return `${who}${row.target} holds up to about ${formatTick(Math.round(row.users))} users (${limits}).`;
 }
 
 /** @param {any} data */
