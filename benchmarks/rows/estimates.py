@@ -8,6 +8,7 @@ without the truth; at most 5 % of all runs may.
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Callable, Iterator
 from functools import partial
 from typing import Any
@@ -76,8 +77,22 @@ def of_summary(
     launch, response = process(rng, n, **parameters)
     total: Any = response_table(LaunchLog.build(microseconds(launch), microseconds(response)))[-1]
     known = {**parameters, "n": n} if process is sine else parameters
-    low, high = total[f"{figure}_interval_ms"] or (None, None)
-    return outcome(total[f"{figure}_ms"], low, high, 1e3 * truth(process, figure, **known))
+    key = figure.replace(".", "")
+    low, high = total[f"{key}_interval_ms"] or (None, None)
+    return outcome(total[f"{key}_ms"], low, high, 1e3 * truth(process, figure, **known))
+
+
+def of_advice(figure: str, process: Process, parameters: dict[str, float], n: int, rng: np.random.Generator) -> Outcome:
+    """Return if a run as long as the note advises has the interval; nothing if the first run has it."""
+
+    def advised(n: int) -> int | None:
+        launch, response = process(rng, n, **parameters)
+        total: Any = response_table(LaunchLog.build(microseconds(launch), microseconds(response)))[-1]
+        times = re.search(rf"([\d,]+)[a-z ]* \({figure}\)", total["interval_note"] or "")
+        return int(times[1].replace(",", "")) if times else None
+
+    times = advised(n)
+    return Outcome(found=advised(times * n) is None) if times else Outcome()
 
 
 def of_mean(process: Process, parameters: dict[str, float], n: int, rng: np.random.Generator) -> Outcome:
@@ -137,6 +152,14 @@ def long_rows() -> Iterator[Row]:
                 run = partial(of_summary, figure, process, parameters, n)
                 yield row(f"{figure} of the summary", text, run, runs, figure in rare)
             yield row("Mean", text, partial(of_mean, process, parameters, n), runs, False)
+    for data, process, parameters in (DATA[0], DATA[2]):
+        for figure in ("p90", "p99.9"):
+            run = partial(of_summary, figure, process, parameters, 100_000)
+            yield row(f"{figure} of the summary", f"{data}, 100,000 requests", run, 200, False)
+    for figure, data, process, parameters in (("p95", *DATA[4]), ("p99", *DATA[3])):
+        run = partial(of_advice, figure, process, parameters, 5000)
+        yield Row(f"{figure} has an interval after the advised time", f"{data}, first 5,000 requests", run, 200,
+                  "found >= .6")  # fmt: skip
     for figure in PERCENTILES[:2]:
         run = partial(of_summary, figure, sine, {}, 100_000)
         yield row(f"{figure} of the summary", "a day's sine, 100,000 requests", run, 200, False)
