@@ -10,8 +10,10 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from locust_realism.analysis.stats.batches import student
+from locust_realism.analysis.stats.estimates import wilson_limits
 from locust_realism.fit.family_fits import fit_families
-from locust_realism.fit.fitting import mean_interval, sessions_of, wilson_interval
+from locust_realism.fit.fitting import mean_interval, sessions_of
 from locust_realism.fit.rates import MINUTES, days_differ, days_dispersion, rates
 from locust_realism.fit.visits import GroupedTimes, SessionFinder
 from locust_realism.workload.distributions import (
@@ -151,7 +153,7 @@ def days(spread: float, rng: np.random.Generator) -> Outcome:
 def share_of(share: float, n: int, rng: np.random.Generator) -> Outcome:
     """Take the share of a name."""
     count = int(rng.binomial(n, share))
-    return estimated(count / n, wilson_interval(count, n, CONFIDENCE), share)
+    return estimated(count / n, [*wilson_limits(count / n, n, student(CONFIDENCE, math.inf))], share)
 
 
 LONG = geometric(50)

@@ -14,7 +14,8 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from locust_realism.analysis.stats.estimates import student
+from locust_realism.analysis.stats.batches import student
+from locust_realism.analysis.stats.estimates import wilson_limits
 from locust_realism.common.json import to_json_safe
 from locust_realism.fit.arrival_rates import arrivals_of
 from locust_realism.fit.family_fits import LEAST_TIMES, FamilyFit, fit_families
@@ -322,24 +323,16 @@ def _curves(times: GroupedTimes, fits: Sequence[FamilyFit]) -> dict[str, object]
 
 
 def _requests(read: ReadLog, confidence: float) -> list[RequestRow]:
+    z = student(confidence, math.inf)
     return [
         {
             "method": label.method,
             "name": label.name,
             "n": n,
             "share": n / read.rows,
-            "share_interval": wilson_interval(n, read.rows, confidence),
+            "share_interval": [*wilson_limits(n / read.rows, read.rows, z)],
             "failures": failures,
             "examples": examples,
         }
         for label, n, failures, examples in label_rows(read)[:MOST_NAMES]
     ]
-
-
-def wilson_interval(n: int, total: int, confidence: float) -> list[float]:
-    """Return the interval of a share, by E. B. Wilson, Journal of the American Statistical Association 22, 1927."""
-    z = student(confidence, math.inf)
-    share, extra = n / total, z * z / total
-    middle = (share + extra / 2) / (1 + extra)
-    half = z / (1 + extra) * math.sqrt(share * (1 - share) / total + extra / (4 * total))
-    return [max(middle - half, 0.0), min(middle + half, 1.0)]

@@ -10,13 +10,12 @@ import numpy as np
 from locust_realism.analysis.capacity.levels import Level, shown
 from locust_realism.analysis.document import TargetRow
 from locust_realism.analysis.percentiles import Floats
-from locust_realism.analysis.stats.batches import LEAST_FREEDOM
+from locust_realism.analysis.stats.batches import LEAST_FREEDOM, student
 from locust_realism.analysis.stats.estimates import (
     Estimate,
     mean_estimate,
     quantile_estimate,
     share_estimate,
-    student,
 )
 from locust_realism.analysis.stats.responses import known_responses
 from locust_realism.analysis.thresholds import METRICS, Threshold, parse_threshold

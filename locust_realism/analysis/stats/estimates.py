@@ -169,13 +169,27 @@ def quantile_estimate(
     )
 
 
+def wilson_limits(share: float, n: float, z: float) -> tuple[float, float]:
+    """Return the limits of a share of ``n`` independent requests, ``z`` standard errors away, in [0, 1].
+
+    Source: E. B. Wilson, Probable inference, the law of succession, and statistical inference, 1927.
+
+    >>> round(wilson_limits(0.0, 100, 1.96)[1], 3)
+    0.037
+    """
+    middle = share + z * z / (2 * n)
+    half = z * math.sqrt(share * (1 - share) / n + z * z / (4 * n**2))
+    scale = 1 + z * z / n
+    return min(share, max(0.0, (middle - half) / scale)), max(share, min(1.0, (middle + half) / scale))
+
+
 def share_estimate(hits: NDArray[np.bool_], confidence: float = 0.95) -> Estimate:
     """Return a share such as that of failures, in [0, 1], with Wilson's limits for the effective number of requests.
 
     Failures come in bursts: the effective number is n divided by the ratio of the batches' variance to that of
     independent failures. Without any failure it is n: bursts of which none was seen are unknown. Too few bursts set
     no limits.
-    Source: Wilson 1927; Kish, Survey Sampling, 1965 (design effect).
+    Source: :func:`wilson_limits`; Kish, Survey Sampling, 1965 (design effect).
 
     >>> found = share_estimate(np.zeros(100, dtype=bool))
     >>> found.value, found.low, round(found.high, 3)
@@ -195,10 +209,7 @@ def share_estimate(hits: NDArray[np.bool_], confidence: float = 0.95) -> Estimat
             if used < LEAST_FREEDOM:
                 return Estimate(share, -math.inf, math.inf, n, math.sqrt(variance), used, 1.0)
     z = student(confidence, used)
-    middle = share + z * z / (2 * effective)
-    half = z * math.sqrt(share * (1 - share) / effective + z * z / (4 * effective**2))
-    scale = 1 + z * z / effective
-    low, high = min(share, max(0.0, (middle - half) / scale)), max(share, min(1.0, (middle + half) / scale))
+    low, high = wilson_limits(share, effective, z)
     return Estimate(share, low, high, n, half_width(share, low, high) / z, used, 1.0)
 
 
