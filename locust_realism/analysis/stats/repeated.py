@@ -30,8 +30,6 @@ AGREEING_FREEDOM = 8
 Measured in simulation of 7 statements at 95 % together: with 4, two runs a side miss changes that one run a side shows;
 with those of the runs' own chance, five runs a side differ in 8 % of comparisons where runs spread by one or two.
 """
-
-
 CARRYING = 0.4
 """Fewest degrees of freedom, in the median of several runs, that carry an interval.
 
@@ -40,7 +38,11 @@ fewer it is biased, which more runs do not mend. Measured on M/M/1 at .5 to .9, 
 .9, 3,000 requests, is 22 % too small, and its interval held in 74, 51 and 28 % of three, five and ten runs.
 """
 WIDEST = 10.0
-"""Distance of a limit from its figure, at most, in figures; a wider one is that of a law that too few runs show."""
+"""Distance of a limit from its figure, at most, as a multiple of the figure.
+
+Chosen: beyond it a limit shows nothing but few degrees of freedom. Two runs of 800 AR(1) values of .97 had limits of
+p50 of 50 million times the figure.
+"""
 
 
 class RunSpread(NamedTuple):
@@ -104,7 +106,8 @@ def pooled(runs: Sequence[Estimate], confidence: float = 0.95) -> Estimate:
     """Return the mean of several runs of one plan, with limits that cover the differences between runs.
 
     They come from the spread between the runs (k - 1 degrees of freedom) or, if wider, from within them. A limit that
-    one of the runs lacks comes from the spread alone, from three runs on. A single run is returned unchanged.
+    one of the runs lacks comes from the spread alone, from three runs on. Runs with fewer than :data:`CARRYING` degrees
+    of freedom have none. A single run is returned unchanged.
     """
     if len(runs) == 1:
         return runs[0]
