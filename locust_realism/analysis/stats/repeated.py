@@ -41,7 +41,7 @@ WIDEST = 10.0
 """Distance of a limit from its figure, at most, as a multiple of the figure.
 
 Chosen: beyond it a limit shows nothing but few degrees of freedom. Two runs of 800 AR(1) values of .97 had limits of
-p50 of 50 million times the figure.
+p50 of billions of milliseconds.
 """
 
 
