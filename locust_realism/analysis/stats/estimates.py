@@ -46,8 +46,8 @@ Measured on 1 % of failures in bursts of 50: where 1 to 20 bursts were seen .86 
 class Estimate:
     """Figure of ``n`` values with its confidence limits; a limit is infinite where the data sets none.
 
-    ``error`` is the standard error behind the limits, NaN if unknown, and ``freedom`` its degrees of freedom; ``most`` is
-    the largest value that the figure can have, 1 for a share.
+    ``error`` is the standard error behind the limits, NaN if unknown, and ``freedom`` its degrees of freedom. ``most``
+    is the largest value that the figure can have, 1 for a share.
     """
 
     value: float
