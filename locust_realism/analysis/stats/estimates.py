@@ -14,8 +14,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from locust_realism.analysis.percentiles import Numbers, Quantile, exact_quantile, sorted_percentiles
-from locust_realism.analysis.stats.batches import LEAST_FREEDOM as LEAST_FREEDOM
 from locust_realism.analysis.stats.batches import (
+    LEAST_FREEDOM,
     Spread,
     batch_edges,
     batch_sums,
@@ -23,8 +23,8 @@ from locust_realism.analysis.stats.batches import (
     lessened,
     limit_ranks,
     ratio_spread,
+    student,
 )
-from locust_realism.analysis.stats.batches import student as student
 
 Samples = NDArray[np.number | np.bool_]
 
