@@ -55,7 +55,7 @@ def arrivals_of(read: ReadLog, settings: FitSettings, *, early: bool) -> Arrival
     return found
 
 
-def _average(counts: Int64, observed: Floats, confidence: float) -> tuple[int, float, float, list[float]]:
+def _average(counts: Int64, observed: Floats, confidence: float) -> tuple[int, float, float, list[float | None]]:
     """Return arrivals, observed seconds and the rate with its interval, NaN if nothing was observed."""
     bins = rates(np.array([counts.sum()]), np.array([observed.sum()]), 1.0, confidence)
     return int(counts.sum()), float(observed.sum()), float(bins.rate[0]), [float(bins.low[0]), float(bins.high[0])]

@@ -19,7 +19,7 @@ from itertools import product
 import numpy as np
 from numpy.typing import NDArray
 
-from locust_realism.analysis.stats.estimates import student
+from locust_realism.analysis.stats.batches import student
 from locust_realism.common.numerics import Floats
 from locust_realism.common.validation import refusal, share
 from locust_realism.fit.visits import GroupedTimes, seen_below

@@ -16,6 +16,7 @@ from numpy.typing import NDArray
 
 from locust_realism.analysis.stats.batches import student
 from locust_realism.analysis.stats.estimates import wilson_limits
+from locust_realism.analysis.stats.survival import Survival
 from locust_realism.common.json import to_json_safe
 from locust_realism.fit.arrival_rates import arrivals_of
 from locust_realism.fit.family_fits import LEAST_TIMES, FamilyFit, fit_families
@@ -32,7 +33,6 @@ from locust_realism.fit.fitted_document import (
 from locust_realism.fit.log_reading import FitSettings, ReadLog, label_rows, read_log
 from locust_realism.fit.names import OTHER
 from locust_realism.fit.rates import days_differ
-from locust_realism.fit.survival import Survival
 from locust_realism.fit.visits import GroupedTimes, SessionTimes, seen_below
 
 _POOR_KS = 0.05

@@ -22,9 +22,9 @@ from functools import cache
 import numpy as np
 from numpy.typing import NDArray
 
+from locust_realism.analysis.stats.survival import Survival
 from locust_realism.common.numerics import Floats
 from locust_realism.common.validation import positive
-from locust_realism.fit.survival import Survival
 from locust_realism.recording.launches import Columns, Int64
 
 _EXACT_BINS = 128

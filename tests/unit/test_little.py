@@ -11,7 +11,7 @@ import pytest
 from locust_realism.analysis.capacity import little
 from locust_realism.analysis.capacity.capacity import capacity
 from locust_realism.analysis.capacity.levels import split_levels
-from locust_realism.analysis.capacity.little import ENOUGH_PAUSES, Pauses, Survival, level_times
+from locust_realism.analysis.capacity.little import ENOUGH_PAUSES, PauseLaw, Pauses, level_times
 from locust_realism.recording.launches import MISSING, LaunchLog
 from locust_realism.workload.distributions import Distribution, constant, exponential, lognormal, uniform
 
@@ -121,7 +121,9 @@ def test_levels_that_were_visited_twice_have_a_reason() -> None:
     """Up and down in steps of 10 s with pauses of 12 s; the sentence was about the highest level alone."""
     up = staircase(exponential(Z), 10.0, 1, levels=[20, 40, 60])
     down = LaunchLog.build(30_000_000 + np.arange(40) * 250_000, 50_000, slot=np.arange(40), users=40)
-    assert any("before users leave. One visit of" in text for text in capacity(LaunchLog.concat([up, down]))["warnings"])
+    assert any(
+        "before users leave. One visit of" in text for text in capacity(LaunchLog.concat([up, down]))["warnings"]
+    )
 
 
 def test_users_who_come_and_go_have_no_think_time() -> None:
@@ -197,12 +199,12 @@ def test_the_product_limit_of_pauses_that_are_cut_short() -> None:
     """30 pauses each of 1, 2+, 3 and 4 s: S is 1, .75, .75, .375 and 0, the mean 1 + .75 + .75 + .375."""
     seconds = np.repeat([1.0, 2, 3, 4], 30)
     pauses = Pauses(seconds, seconds != 2)
-    law = Survival.of(pauses)
+    law = PauseLaw.of(pauses)
     assert law.mean(law) == (pytest.approx(2.875), 0.0)
-    cut = Survival.of(Pauses(np.minimum(seconds, 2.5), seconds < 2))
-    beyond = Survival.of(Pauses(seconds, np.ones(120, dtype=bool)))
+    cut = PauseLaw.of(Pauses(np.minimum(seconds, 2.5), seconds < 2))
+    beyond = PauseLaw.of(Pauses(seconds, np.ones(120, dtype=bool)))
     mean, unseen = cut.mean(beyond)
     assert mean == pytest.approx(1 + 0.75 * (1.5 + (0.5 * 1.5 + 0.5 * 0.5)), rel=0.03), "S(2.5) is .75, the rest of all"
     assert unseen == 0
-    none = Survival.of(Pauses(np.ones(5), np.zeros(5, dtype=bool)))
+    none = PauseLaw.of(Pauses(np.ones(5), np.zeros(5, dtype=bool)))
     assert math.isnan(none.mean(none)[0])

@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from locust_realism.fit.survival import Survival
+from locust_realism.analysis.stats.survival import Survival
 from locust_realism.fit.visits import SessionFinder
 from locust_realism.recording.launches import Int64
 
@@ -160,7 +160,6 @@ def test_curve_without_cut_sizes_is_the_sample() -> None:
     counts = np.bincount(sizes)[1:]
     curve = Survival(np.arange(1.0, len(counts) + 1), counts, np.zeros_like(counts))
     assert curve.mean == pytest.approx(sizes.mean())
-    assert curve.error == pytest.approx(sizes.std(ddof=1) / 500**0.5)
     assert [curve.quantile(q) for q in (0.5, 0.99)] == np.quantile(sizes, [0.5, 0.99], method="inverted_cdf").tolist()
     assert curve.unseen == 0
     cut = Survival(curve.values, counts, counts[::-1])

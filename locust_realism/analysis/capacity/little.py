@@ -18,6 +18,7 @@ from numpy.typing import ArrayLike
 from locust_realism.analysis.capacity.levels import Level
 from locust_realism.analysis.percentiles import Floats, Int64, Integers
 from locust_realism.analysis.stats.intervals import user_ranks
+from locust_realism.analysis.stats.survival import Survival
 from locust_realism.analysis.verdict.users import (
     ABSENT,
     MIN_USERS,
@@ -99,7 +100,7 @@ def level_times(log: LaunchLog, levels: Sequence[Level]) -> LevelTimes:
     entered = level_of[np.flatnonzero(np.diff(level_of, prepend=-2))]
     visits = np.bincount(entered + 1, minlength=len(levels) + 1)[1:]
     again = _after_a_pause(tasks, marked=marks_tasks(log))
-    law = Survival.of(pauses)
+    law = PauseLaw.of(pauses)
     rows = np.full((len(levels), 5), math.nan)
     rows[:, 4] = 0.0
     reasons = [""] * len(levels)
@@ -111,7 +112,7 @@ def level_times(log: LaunchLog, levels: Sequence[Level]) -> LevelTimes:
             continue
         wait, span = float(tasks.response[answered].mean()), float(tasks.span[answered].mean())
         here = pauses.take(paused)
-        pause, unseen = Survival.of(here).mean(law)
+        pause, unseen = PauseLaw.of(here).mean(law)
         if unseen <= MOST_UNSEEN:
             # A pause that is cut short lasts, in the mean, as long again as a pause.
             seconds = here.seconds + np.where(here.ended, 0.0, pause) + tasks.span[after[paused]]
@@ -124,7 +125,8 @@ def level_times(log: LaunchLog, levels: Sequence[Level]) -> LevelTimes:
             rows[number, 4] = max(ENOUGH_PAUSES * pause - once * level.duration_s, pause)
         else:
             reasons[number] = NO_PAUSE
-    return LevelTimes(*rows.T, tuple(reasons))
+    wait_s, think_s, rates, errors, missing_s = rows.T
+    return LevelTimes(wait_s, think_s, rates, errors, missing_s, tuple(reasons))
 
 
 def given_times(levels: Sequence[Level], wait_s: ArrayLike, think_s: float) -> LevelTimes:
@@ -135,7 +137,8 @@ def given_times(levels: Sequence[Level], wait_s: ArrayLike, think_s: float) -> L
         np.broadcast_to(np.asarray(wait_s, dtype=np.float64), shape),
         np.full(shape, think_s),
         rate,
-        *np.zeros((2, shape)),
+        np.zeros(shape),
+        np.zeros(shape),
         ("",) * shape,
     )
 
@@ -160,7 +163,7 @@ class Pauses(NamedTuple):
         return self.mean_beyond(float(ended[-TAIL_PAUSES - 1]) if len(ended) > TAIL_PAUSES else 0.0)
 
 
-class Survival(NamedTuple):
+class PauseLaw(NamedTuple):
     """Share of pauses longer than ``at`` (ascending, from 0), and the integral of it up to there: arrays of one shape.
 
     ``unseen`` is the integral beyond the last time.
@@ -172,11 +175,10 @@ class Survival(NamedTuple):
     unseen: float
 
     @classmethod
-    def of(cls, pauses: Pauses) -> Survival:
+    def of(cls, pauses: Pauses) -> PauseLaw:
         """Return the product-limit estimate, with an exponential tail where the longest pauses are cut short.
 
-        Sources: Kaplan and Meier, Nonparametric estimation from incomplete observations, 1958; Brown, Hollander and
-        Korwar, Nonparametric tests of independence for censored data, 1974 (the tail).
+        Source: Brown, Hollander and Korwar, Nonparametric tests of independence for censored data, 1974 (the tail).
         """
         # At equal times a pause that ends goes before one that is cut short.
         seconds, ended = pauses.take(np.lexsort((~pauses.ended, pauses.seconds)))
@@ -184,12 +186,13 @@ class Survival(NamedTuple):
         # The longest pauses of a heavy tail are cut short, so the last one that ends would stand for all.
         shown = slice(None) if ended[longest].all() else slice(longest.start)
         at = np.append(0.0, seconds[shown])
-        share = np.append(1.0, np.cumprod(1 - (ended / np.arange(len(ended), 0, -1))[shown]))
+        curve = Survival(seconds, ended.astype(np.int64), (~ended).astype(np.int64))
+        share = np.append(1.0, curve.longer[shown])
         integral = np.append(0.0, np.cumsum(share[:-1] * np.diff(at)))
         rest = float(share[-1])
         return cls(at, share, integral, rest * pauses.mean_of_tail() if rest > 0 else 0.0)
 
-    def mean(self, law: Survival) -> tuple[float, float]:
+    def mean(self, law: PauseLaw) -> tuple[float, float]:
         """Return the mean pause and the share of it that no pause shows; ``law`` has the pauses of all levels.
 
         Where the longest pauses are cut short, ``law`` has their mean residual.

@@ -1,8 +1,7 @@
 """Distribution of sizes of which some are cut short: Kaplan and Meier's curve, its mean and its quantiles.
 
-A cut (censored) size is known to be greater than what was seen. Sources: E. L. Kaplan, P. Meier, Nonparametric
-estimation from incomplete observations, Journal of the American Statistical Association 53, 1958; the variance of the
-mean is Greenwood's, section 6.2 there.
+A cut (censored) size is known to be greater than what was seen. Source: E. L. Kaplan, P. Meier, Nonparametric
+estimation from incomplete observations, Journal of the American Statistical Association 53, 1958.
 """
 
 from __future__ import annotations
@@ -68,17 +67,6 @@ class Survival:
     def mean(self) -> float:
         """Mean of the sizes, each at most the last value; NaN without any."""
         return float(self.values[0] + self._areas[0]) if self.at_risk[0] else math.nan
-
-    @property
-    def error(self) -> float:
-        """Standard error of :attr:`mean`; NaN for fewer than two sizes."""
-        n, whole = self.at_risk, self.whole
-        if n[0] < 2:
-            return math.nan
-        used = (whole > 0) & (n > whole)
-        variance = (self._areas[used] ** 2 * whole[used] / (n[used] * (n[used] - whole[used]).astype(np.float64))).sum()
-        total = float(whole.sum())
-        return math.sqrt(float(variance) * total / (total - 1)) if total > 1 else math.nan
 
     def quantile(self, q: float) -> float:
         """Return the least value not below a share ``q`` of the sizes; NaN where the curve does not come down to it."""
