@@ -10,13 +10,13 @@ from functools import partial
 import numpy as np
 
 from locust_realism.analysis.compare.comparison import compare
-from locust_realism.analysis.compare.difference import FASTER, MORE, SLOWER
+from locust_realism.analysis.compare.difference import FASTER, MORE, SLOWER, compared
 from locust_realism.analysis.compare.groups import Side, agreement, run_estimates
 from locust_realism.analysis.stats.intervals import TOTAL
 from locust_realism.recording.launches import LaunchLog
 from locust_realism.sweep.cells import over_runs
 from locust_realism.sweep.results import estimate_of, response_figures
-from rows.estimates import outcome
+from rows.estimates import failed, outcome
 from rows.processes import Requests, ar1, iid, mm1, truth
 from rows.row import Outcome, Row
 
@@ -56,6 +56,12 @@ def _compared(process: Process, runs: int, slower: float, between: float, rng: n
 def _agree(process: Process, runs: int, between: float, rng: np.random.Generator) -> Outcome:
     side = Side("a", tuple(_log(rng, process, between=between) for _ in range(runs)))
     return Outcome(found=agreement(side, run_estimates(side, TOTAL))["agrees"] is False)
+
+
+def _failures(length: float, runs: int, rng: np.random.Generator) -> Outcome:
+    """Compare two sides with the same share of failures, as one of the seven statements on one name."""
+    a, b = ([failed(rng, REQUESTS, 0.01, length) for _ in range(runs)] for _ in range(2))
+    return Outcome(found=compared(a, b, 1 - 0.05 / 7)["verdict"] in CHANGED)
 
 
 def _cell(
@@ -180,6 +186,12 @@ ROWS: tuple[Row, ...] = (
             partial(_agree, iid, runs, between), 100)
         for between in (0.05, 0.2)
         for runs in (3, 5)
+    ),
+    *(
+        Row(f"Compare failures, no change, {_sides(runs)}", f"1 % in bursts of {length}, {REQUESTS:,} requests a run",
+            partial(_failures, length, runs), 300, "found <= 5 %")
+        for length in (1, 50)
+        for runs in (1, 3, 5)
     ),
     *(
         Row(f"{figure} of a sweep's cell, {runs} runs", f"{name}, {n:,} requests a run",
