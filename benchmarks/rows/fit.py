@@ -61,8 +61,10 @@ def rising(times: NDArray[np.float64], length: float) -> NDArray[np.float64]:
     return np.clip(0.5 + 0.5 * times / length, 0.5, 1.0)
 
 
-def sessions(rng: np.random.Generator, hours: float, lengths: Lengths, rate: float, profile: Rate) -> dict[str, Any]:
-    """Return the fitted sessions of a log that begins and ends in the middle of its traffic, in whole seconds."""
+def requests(
+    rng: np.random.Generator, hours: float, lengths: Lengths, rate: float, profile: Rate
+) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+    """Return times (whole seconds, in microseconds) and visitors of a log that begins and ends amid its traffic."""
     length = 3600 * hours
     warm_up = 40 * 3600.0
     start = rng.uniform(-warm_up, length, rng.poisson(rate * (warm_up + length)))
@@ -76,11 +78,26 @@ def sessions(rng: np.random.Generator, hours: float, lengths: Lengths, rate: flo
     time = start[visitor] + walked - walked[np.cumsum(count) - count][visitor]
     kept = (time >= 0) & (time < length)
     order = np.argsort(time[kept])
-    seen = np.floor(time[kept][order]).astype(np.int64) * 1_000_000
+    return np.floor(time[kept][order]).astype(np.int64) * 1_000_000, visitor[kept][order]
+
+
+def sessions(rng: np.random.Generator, hours: float, lengths: Lengths, rate: float, profile: Rate) -> dict[str, Any]:
+    """Return the fitted sessions of a log."""
+    seen, visitor = requests(rng, hours, lengths, rate, profile)
     finder = SessionFinder(gap=GAP_S, resolution=1.0)
-    finder.feed(seen, seen, visitor[kept][order])
+    finder.feed(seen, seen, visitor)
     finder.finish()
     return sessions_of(finder.sessions(), CONFIDENCE)
+
+
+def arrival_rate(hours: float, rng: np.random.Generator) -> Outcome:
+    """Take the rate of sessions after the first gap of a log of long sessions."""
+    rate = 0.05
+    seen, visitor = requests(rng, hours, LONG, rate, steady)
+    finder = SessionFinder(gap=GAP_S, resolution=1.0)
+    begins = finder.feed(seen, seen, visitor) & (seen >= finder.early_until_us)
+    bins = rates(np.array([begins.sum()]), np.array([3600 * hours - GAP_S]), 1.0, CONFIDENCE)
+    return estimated(float(bins.rate[0]), [float(bins.low[0]), float(bins.high[0])], rate)
 
 
 def estimated(value: float | None, interval: list[float] | None, true: float) -> Outcome:
@@ -228,6 +245,16 @@ ROWS: tuple[Row, ...] = (
             "bias within 2 %, holds >= .93",
         )
         for law, n in ((LAWS[0], 400), (LAWS[1], 400), (LAWS[1], 4000))
+    ),
+    *(
+        Row(
+            "`arrivals.mean_rate`, fit",
+            f"{FIFTY}, {hours:g} h of log",
+            partial(arrival_rate, hours),
+            300,
+            "bias within 2 %, holds >= .93",
+        )
+        for hours in (1.0, 1.9, 4.0)
     ),
     *(
         Row("`rate` by time of day, fit", f"{n:g} sessions expected", partial(bin_rate, n), 1000, "holds >= .95")
