@@ -243,3 +243,9 @@ def test_the_program_prints_a_line_a_row_and_fails_with_a_missed_goal(
     assert page.read_text().splitlines() == ["before", coverage.BEGIN, *lines, coverage.END, "after"]
     monkeypatch.setattr(sys, "argv", ["coverage.py", "--processes", "1", "--rows", "Mean"])
     assert coverage.main() == 0
+
+
+def test_the_page_has_every_row() -> None:
+    page = coverage.PAGE.read_text(encoding="utf-8")
+    missing = [name for name in coverage.all_rows() if f"| {name} |" not in page]
+    assert not missing
