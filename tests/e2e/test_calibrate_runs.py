@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import importlib.util
 import json
 import re
-import sys
 from dataclasses import replace
 from pathlib import Path
 from types import ModuleType
@@ -15,20 +13,13 @@ import numpy as np
 import pytest
 
 from locust_realism.analysis.verdict.causes import CAUSES
-
-SCRIPT = Path(__file__).parents[2] / "benchmarks" / "calibrate_runs.py"
+from support import BENCHMARKS, loaded
 
 
 @pytest.fixture(scope="module")
 def calibration() -> ModuleType:
     """The script as a module."""
-    spec = importlib.util.spec_from_file_location("calibrate_runs", SCRIPT)
-    assert spec is not None
-    assert spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
-    sys.modules["calibrate_runs"] = module
-    spec.loader.exec_module(module)
-    return module
+    return loaded(BENCHMARKS / "calibrate_runs.py")
 
 
 def run_of(calibration: ModuleType, **changes: Any) -> Any:

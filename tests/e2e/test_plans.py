@@ -5,7 +5,6 @@ They take some 15 minutes together: part of the nightly run.
 
 from __future__ import annotations
 
-import importlib.util
 import math
 import subprocess
 import sys
@@ -21,7 +20,7 @@ from browser_support import FLAGS, Tabs, chromium
 from locust_realism.sweep.cells import cells_of, target_rows
 from locust_realism.sweep.plan_file import read_plan
 from locust_realism.sweep.results import read_rows, summary_of
-from support import SCENARIOS, environment
+from support import SCENARIOS, environment, loaded
 
 pytestmark = [pytest.mark.e2e, pytest.mark.nightly]
 
@@ -51,11 +50,7 @@ def brady(cells: Cells, rows: list[dict[str, Any]]) -> None:
 
 def percentiles(cells: Cells, rows: list[dict[str, Any]]) -> None:
     """Every reported sample is in the figures: they are those of the drawn samples, to the microsecond."""
-    spec = importlib.util.spec_from_file_location("replayed_samples", PLANS / "replayed_samples.py")
-    assert spec is not None
-    assert spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
+    module = loaded(PLANS / "replayed_samples.py")
     for row in rows:
         if not row["variant"].startswith("live"):
             n, worse = (3_421_980, 0.98) if row["variant"].startswith("worse") else (1_000_000, 1.0)

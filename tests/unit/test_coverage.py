@@ -3,7 +3,6 @@
 All seeds are fixed. Each row runs twice: as it is, and with the old formula, which must miss the row's goal.
 """
 
-import importlib.util
 import json
 import math
 import sys
@@ -18,19 +17,9 @@ from locust_realism.analysis.stats import steady_state
 from locust_realism.analysis.verdict import dispersion, evidence
 from locust_realism.analysis.verdict.users import UserTimes, user_times
 from locust_realism.recording.launches import LaunchLog
+from support import BENCHMARKS, loaded
 
-SCRIPT = Path(__file__).resolve().parents[2] / "benchmarks" / "coverage.py"
-
-
-def _coverage():
-    spec = importlib.util.spec_from_file_location("benchmarks_coverage", SCRIPT)
-    module = importlib.util.module_from_spec(spec)
-    sys.modules[spec.name] = module  # dataclasses need it there
-    spec.loader.exec_module(module)
-    return module
-
-
-coverage = _coverage()
+coverage = loaded(BENCHMARKS / "coverage.py")
 
 from rows import launches, processes, runner  # noqa: E402  the script put benchmarks on the path
 from rows.row import Outcome, Row  # noqa: E402

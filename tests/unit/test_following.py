@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import importlib.util
 from dataclasses import replace
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -18,8 +16,8 @@ from locust_realism.workload.distributions import Distribution, constant, expone
 from locust_realism.workload.rates.profile import RateProfile
 from locust_realism.workload.rates.shapes import ConstantRate, PiecewiseLinearRate, SineRate, StepRate
 from locust_realism.workload.users.concurrency import expected_users
+from support import BENCHMARKS, loaded
 
-SCRIPT = Path(__file__).resolve().parents[2] / "benchmarks" / "calibrate_verdict.py"
 DAY = SineRate(min_rate=1, max_rate=9, period=1000, peak_at=600)
 RUSH = PiecewiseLinearRate([(0, 1), (300, 1), (400, 12), (900, 2)])
 
@@ -63,14 +61,7 @@ def test_nearly_constant_arrivals_have_no_course(profile: RateProfile) -> None:
 
 @pytest.fixture(scope="module")
 def day() -> tuple[LaunchLog, Any, int]:
-    spec = importlib.util.spec_from_file_location("calibrate_verdict_day", SCRIPT)
-    assert spec is not None
-    assert spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
-    import sys
-
-    sys.modules[spec.name] = module
-    spec.loader.exec_module(module)
+    module = loaded(BENCHMARKS / "calibrate_verdict.py")
     log, facts = module.population_day(np.random.default_rng(3), 10_000)
     return log, facts, module.EPOCH_US
 

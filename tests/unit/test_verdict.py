@@ -1,10 +1,7 @@
 """Verdict: every check in every colour, root causes before consequences, and simulated runs of known kinds."""
 
-import importlib.util
 import math
-import sys
 from dataclasses import fields, replace
-from pathlib import Path
 
 import numpy as np
 import pytest
@@ -23,20 +20,10 @@ from locust_realism.analysis.verdict.evidence import Facts, collect, worker_rows
 from locust_realism.analysis.verdict.judge import judge
 from locust_realism.analysis.verdict.users import UserTimes
 from locust_realism.recording.launches import LaunchLog
+from support import BENCHMARKS, ROOT, loaded
 
 CHECK = {number: check for number, _, check in CHECKS}
-SCRIPT = Path(__file__).resolve().parents[2] / "benchmarks" / "calibrate_verdict.py"
-
-
-def _calibration():
-    spec = importlib.util.spec_from_file_location("calibrate_verdict", SCRIPT)
-    module = importlib.util.module_from_spec(spec)
-    sys.modules[spec.name] = module  # dataclasses need it there
-    spec.loader.exec_module(module)
-    return module
-
-
-calibration = _calibration()
+calibration = loaded(BENCHMARKS / "calibrate_verdict.py")
 
 
 def users(**changes):
@@ -404,7 +391,7 @@ def test_starts_of_users_outside_the_analysed_part_do_not_count():
 
 
 def test_checks_causes_and_calibrated_kinds_are_in_the_documents():
-    text = (SCRIPT.parents[1] / "docs" / "verdict.md").read_text(encoding="utf-8")
+    text = (ROOT / "docs" / "verdict.md").read_text(encoding="utf-8")
     for number, name, _ in CHECKS:
         assert f"| {number} | {name}" in text
     assert {cause.name for cause in CAUSES if cause.name not in text} == set()
@@ -413,7 +400,7 @@ def test_checks_causes_and_calibrated_kinds_are_in_the_documents():
 
 
 def test_every_bound_is_documented_with_its_default_and_can_be_set():
-    text = (SCRIPT.parents[1] / "docs" / "verdict.md").read_text(encoding="utf-8")
+    text = (ROOT / "docs" / "verdict.md").read_text(encoding="utf-8")
     for item in fields(VerdictBounds):
         assert f"`{item.name}` {item.default:g}" in text
         larger = item.default * 100 if item.name.endswith("_red") else item.default
